@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef WIRE_MESSAGE_H
+#define WIRE_MESSAGE_H
+
+/* The small messages of the control lane: encode and decode. All integers are little-endian and of fixed
+ * width.
+ *
+ *     0        1        2                4                                8                               16
+ *     +--------+--------+----------------+--------------------------------+--------------------------------+
+ *     | type   | 0      | group          | bytes of the whole message     | session                        |
+ *     +--------+--------+----------------+--------------------------------+--------------------------------+
+ *     | body, by type ...
+ *
+ * `group` is the group's index in the configuration, which all nodes of a cluster share (MESSAGE_NO_GROUP for
+ * messages of the cluster). `session` is (root's node id << 48 | sequence).
+ *
+ * message_decode() checks every length and every range that can be checked without knowing the receiver's
+ * state; a message that fails is COVEY_PROTOCOL and changes nothing. Decoded strings and arrays point into
+ * the given bytes.
+ *
+ * The immediate of a write on the data lane: receiver's session slot (12 bits) and block (20 bits).
+ *
+ *     31                    20 19                                      0
+ *     +-----------------------+----------------------------------------+
+ *     | slot                  | block, or IMMEDIATE_FENCE              |
+ *     +-----------------------+----------------------------------------+
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <covey/error.h>
+
+#define MESSAGE_MAX          16384 /* bytes; the fabric's FABRIC_MESSAGE_MAX */
+#define MESSAGE_HEADER_BYTES 16
+#define MESSAGE_TEXT_MAX     511
+#define MESSAGE_NAME_MAX     255
+#define MESSAGE_NO_GROUP     UINT16_MAX
+#define MESSAGE_NOBODY       UINT32_MAX
+
+#define IMMEDIATE_SLOTS      UINT32_C(4096)
+#define IMMEDIATE_FENCE      UINT32_C(0xfffff)
+
+static inline uint32_t immediate_encode(uint32_t slot, uint32_t block)
+{
+    return slot << 20 | block;
+}
+
+static inline void immediate_decode(uint32_t immediate, uint32_t *slot, uint32_t *block)
+{
+    *slot = immediate >> 20;
+    *block = immediate & IMMEDIATE_FENCE;
+}
+
+enum message_type {
+    MESSAGE_OFFER = 1, /* root: an object is coming */
+    MESSAGE_MANIFEST,  /* root: some of its buffers, in order, behind the OFFER */
+    MESSAGE_ACCEPT,
+    MESSAGE_REFUSE,
+    MESSAGE_START,
+    MESSAGE_GRANT, /* some of the extents, in order; `last` ends the grant */
+    MESSAGE_SEAL,
+    MESSAGE_RECEIVED,
+    MESSAGE_FAILED,
+    MESSAGE_CANCEL,
+    MESSAGE_DELIVERED, /* also answers an ordered removal */
+    MESSAGE_ORDER,     /* to the view's leader: give this a place in the group's order */
+    MESSAGE_ORDERED,   /* from the leader to all: it has this place */
+    MESSAGE_READY,     /* forming: my links to every configured node are up */
+    MESSAGE_VIEW       /* forming: the first view */
+};
+
+struct message_offer {
+    uint64_t view;
+    uint64_t bytes, block_bytes;
+    uint8_t schedule;   /* enum schedule_kind */
+    uint16_t members;   /* 2..1024 */
+    const uint8_t *ids; /* members x u16: message_offer_id() */
+    uint32_t buffers;   /* 0..COVEY_BUFFERS_MAX: so many entries follow in MANIFEST messages */
+    const char *name;   /* not terminated */
+    uint8_t name_bytes; /* 1..255 */
+};
+
+struct manifest_entry {
+    uint64_t bytes;
+    uint8_t memory; /* enum covey_memory, as the sender has it */
+    uint8_t device;
+    const char *name; /* not terminated */
+    uint8_t name_bytes;
+};
+
+/* A page of entries: count of them, encoded back to back in data. */
+struct message_page {
+    uint32_t first; /* index of the first entry */
+    uint16_t count; /* >= 1 */
+    bool last;
+    const uint8_t *data;
+    size_t data_bytes;
+};
+
+struct grant_extent {
+    uint64_t offset, bytes; /* range of the object */
+    uint64_t address, key;  /* where it goes, for fabric_write */
+};
+
+struct message_grant {
+    uint16_t slot; /* of the receiver, < IMMEDIATE_SLOTS */
+    struct message_page page;
+};
+
+/* REFUSE, FAILED, CANCEL: why. */
+struct message_reason {
+    int32_t code;     /* negative, of error.h (an unknown one is accepted) */
+    uint32_t culprit; /* node id, or MESSAGE_NOBODY */
+    const char *text; /* not terminated */
+    uint16_t text_bytes;
+};
+
+enum order_kind { ORDER_COMMIT = 1, ORDER_REMOVE };
+
+/* ORDER and ORDERED. header.session is the session to commit, or the removal's request number. */
+struct message_order {
+    uint8_t kind;
+    uint64_t position; /* 0 in ORDER */
+    const char *name;  /* ORDER_REMOVE: the object; not terminated */
+    uint8_t name_bytes;
+};
+
+struct message_view {
+    uint64_t number, epoch;
+    uint16_t members;       /* 1..1024 */
+    const uint8_t *entries; /* members x (u16 id, u64 incarnation): message_view_member() */
+};
+
+struct message {
+    enum message_type type;
+    uint16_t group;
+    uint64_t session;
+    union {
+        struct message_offer offer;
+        struct message_page manifest;
+        struct message_grant grant;
+        struct message_reason reason;
+        uint64_t digest; /* SEAL */
+        struct message_order order;
+        struct message_view view;
+    };
+};
+
+/* Encode into out[0..MESSAGE_MAX). Returns the bytes written; asserts that the message is well formed and
+ * fits (a reason's text is cut at MESSAGE_TEXT_MAX). */
+size_t message_encode(const struct message *message, uint8_t out[MESSAGE_MAX]);
+
+/* 0, or COVEY_PROTOCOL. */
+int message_decode(const uint8_t *data, size_t bytes, struct message *message);
+
+uint16_t message_offer_id(const struct message_offer *offer, size_t index);
+void message_view_member(const struct message_view *view, size_t index, uint16_t *id, uint64_t *incarnation);
+
+/* Build arrays for the encoders: write one element at out, return its bytes. */
+size_t message_put_id(uint8_t *out, uint16_t id);
+size_t message_put_member(uint8_t *out, uint16_t id, uint64_t incarnation);
+
+/* Pages. Writing: append an entry to a page's data of `capacity` bytes; returns its bytes, 0 if it does not
+ * fit. Reading: take the entry at *offset and advance it; false at the end. message_decode() has checked
+ * every entry. */
+#define MESSAGE_PAGE_MAX (MESSAGE_MAX - 64) /* data bytes of a page that always fit */
+size_t manifest_put(uint8_t *data, size_t used, size_t capacity, const struct manifest_entry *entry);
+bool manifest_take(const struct message_page *page, size_t *offset, struct manifest_entry *entry);
+size_t grant_put(uint8_t *data, size_t used, size_t capacity, const struct grant_extent *extent);
+bool grant_take(const struct message_page *page, size_t *offset, struct grant_extent *extent);
+
+/* "offer", ... for logs; "unknown" otherwise. */
+const char *message_name(enum message_type type);
+
+#endif
