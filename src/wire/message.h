@@ -11,8 +11,8 @@
  *     +--------+--------+----------------+--------------------------------+--------------------------------+
  *     | body, by type ...
  *
- * `group` is the group's index in the configuration, which all nodes of a cluster share (MESSAGE_NO_GROUP for
- * messages of the cluster). `session` is (root's node id << 48 | sequence).
+ * `group` is the group's index in the configuration, which all nodes of a cluster share; READY and VIEW are
+ * the cluster's and have MESSAGE_NO_GROUP. `session` is (root's node id << 48 | sequence).
  *
  * message_decode() checks every length and every range that can be checked without knowing the receiver's
  * state; a message that fails is COVEY_PROTOCOL and changes nothing. Decoded strings and arrays point into
@@ -36,6 +36,7 @@
 #define MESSAGE_HEADER_BYTES 16
 #define MESSAGE_TEXT_MAX     511
 #define MESSAGE_NAME_MAX     255
+#define MESSAGE_SCHEDULES    5 /* kinds that an OFFER can name */
 #define MESSAGE_NO_GROUP     UINT16_MAX
 #define MESSAGE_NOBODY       UINT32_MAX
 

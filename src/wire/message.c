@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The bodies, as offsets in the whole message; all are drawn in doc/protocol.md.
+ *
+ *     OFFER            16 view u64, 24 bytes u64, 32 block bytes u64, 40 schedule u8, 41 name bytes u8,
+ *                      42 members u16, 44 buffers u32, 48 ids u16 each, name
+ *     MANIFEST         16 first u32, 20 count u16, 22 last u8, 23 0, 24 entries: bytes u64, memory u8,
+ *                      device u8, name bytes u8, name
+ *     GRANT            16 slot u16, 18 first u32, 22 count u16, 24 last u8, 25 0, 26 entries: offset u64,
+ *                      bytes u64, address u64, key u64
+ *     REFUSE, FAILED,
+ *     CANCEL           16 code i32, 20 culprit u32, 24 text
+ *     SEAL             16 digest u64
+ *     ORDER, ORDERED   16 position u64, 24 kind u8, 25 name
+ *     VIEW             16 number u64, 24 epoch u64, 32 members u16, 34 entries: id u16, incarnation u64
+ *     the others       nothing
+ *
+ * A text or name at the end of a body reaches to the end of the message. */
+#include "wire/message.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include <covey/covey.h>
+
+#include "base/bitmap.h"
+#include "wire/bytes.h"
+
+#define ID_BYTES         2
+#define MEMBER_BYTES     10
+#define EXTENT_BYTES     32
+#define ENTRY_BYTES      11 /* of a manifest, before the name */
+#define NODE_IDS         65536
+#define PAGE_INDEX_LIMIT ((uint64_t)UINT32_MAX)
+
+/* `take` returns whether the fields are in range; message_decode() then asks whether the body was long enough
+ * and nothing is left of it. */
+struct body {
+    const char *name;
+    bool of_group; /* has a group; the others are the cluster's */
+    void (*put)(const struct message *message, struct bytes_writer *out);
+    bool (*take)(struct bytes_reader *in, struct message *message);
+};
+
+static bool is_text(const void *text, size_t bytes)
+{
+    return bytes == 0 || (text != NULL && memchr(text, '\0', bytes) == NULL);
+}
+
+/* --- Arrays of ids and members -------------------------------------------------------------------------- */
+
+static uint16_t id_at(const uint8_t *data)
+{
+    struct bytes_reader in = bytes_read(data, ID_BYTES);
+
+    return bytes_take_u16(&in);
+}
+
+uint16_t message_offer_id(const struct message_offer *offer, size_t index)
+{
+    assert(index < offer->members);
+    return id_at(offer->ids + index * ID_BYTES);
+}
+
+void message_view_member(const struct message_view *view, size_t index, uint16_t *id, uint64_t *incarnation)
+{
+    struct bytes_reader in;
+
+    assert(index < view->members);
+    in = bytes_read(view->entries + index * MEMBER_BYTES, MEMBER_BYTES);
+    *id = bytes_take_u16(&in);
+    *incarnation = bytes_take_u64(&in);
+}
+
+size_t message_put_id(uint8_t *out, uint16_t id)
+{
+    struct bytes_writer writer = bytes_write(out, ID_BYTES);
+
+    bytes_put_u16(&writer, id);
+    return writer.used;
+}
+
+size_t message_put_member(uint8_t *out, uint16_t id, uint64_t incarnation)
+{
+    struct bytes_writer writer = bytes_write(out, MEMBER_BYTES);
+
+    bytes_put_u16(&writer, id);
+    bytes_put_u64(&writer, incarnation);
+    return writer.used;
+}
+
+/* Whether the ids at the head of count elements, stride bytes apart, are all different. */
+static bool ids_differ(const uint8_t *data, size_t count, size_t stride)
+{
+    uint64_t seen[BITMAP_WORDS(NODE_IDS)];
+
+    bitmap_clear_all(seen, NODE_IDS);
+    for (size_t i = 0; i < count; i++) {
+        uint16_t id = id_at(data + i * stride);
+
+        if (bitmap_get(seen, id))
+            return false;
+        bitmap_set(seen, id);
+    }
+    return true;
+}
+
+/* --- OFFER ---------------------------------------------------------------------------------------------- */
+
+static void put_offer(const struct message *message, struct bytes_writer *out)
+{
+    const struct message_offer *offer = &message->offer;
+
+    bytes_put_u64(out, offer->view);
+    bytes_put_u64(out, offer->bytes);
+    bytes_put_u64(out, offer->block_bytes);
+    bytes_put_u8(out, offer->schedule);
+    bytes_put_u8(out, offer->name_bytes);
+    bytes_put_u16(out, offer->members);
+    bytes_put_u32(out, offer->buffers);
+    bytes_put(out, offer->ids, (size_t)offer->members * ID_BYTES);
+    bytes_put(out, offer->name, offer->name_bytes);
+}
+
+/* A block's number fits into an immediate and is not the fence's. */
+static bool blocks_fit(uint64_t bytes, uint64_t block_bytes)
+{
+    return block_bytes != 0 && bytes / block_bytes + (bytes % block_bytes != 0) <= IMMEDIATE_FENCE;
+}
+
+static bool take_offer(struct bytes_reader *in, struct message *message)
+{
+    struct message_offer *offer = &message->offer;
+
+    offer->view = bytes_take_u64(in);
+    offer->bytes = bytes_take_u64(in);
+    offer->block_bytes = bytes_take_u64(in);
+    offer->schedule = bytes_take_u8(in);
+    offer->name_bytes = bytes_take_u8(in);
+    offer->members = bytes_take_u16(in);
+    offer->buffers = bytes_take_u32(in);
+    offer->ids = bytes_take(in, (size_t)offer->members * ID_BYTES);
+    offer->name = (const char *)bytes_take(in, offer->name_bytes);
+    return !in->failed && blocks_fit(offer->bytes, offer->block_bytes) &&
+           offer->schedule < MESSAGE_SCHEDULES && offer->members >= 2 &&
+           offer->members <= COVEY_MEMBERS_MAX && offer->buffers <= COVEY_BUFFERS_MAX &&
+           (offer->buffers > 0 || offer->bytes == 0) && offer->name_bytes > 0 &&
+           is_text(offer->name, offer->name_bytes) && ids_differ(offer->ids, offer->members, ID_BYTES);
+}
+
+/* --- Pages ---------------------------------------------------------------------------------------------- */
+
+static void put_page(const struct message_page *page, struct bytes_writer *out)
+{
+    bytes_put_u32(out, page->first);
+    bytes_put_u16(out, page->count);
+    bytes_put_u8(out, page->last);
+    bytes_put_u8(out, 0);
+    bytes_put(out, page->data, page->data_bytes);
+}
+
+/* The rest of the message is the page's entries. */
+static bool take_page(struct bytes_reader *in, uint64_t limit, struct message_page *page)
+{
+    uint8_t last, zero;
+
+    page->first = bytes_take_u32(in);
+    page->count = bytes_take_u16(in);
+    last = bytes_take_u8(in);
+    zero = bytes_take_u8(in);
+    page->last = last == 1;
+    page->data_bytes = in->left;
+    page->data = bytes_take(in, in->left);
+    return page->data != NULL && last <= 1 && zero == 0 && page->count > 0 &&
+           (uint64_t)page->first + page->count <= limit;
+}
+
+size_t manifest_put(uint8_t *data, size_t used, size_t capacity, const struct manifest_entry *entry)
+{
+    struct bytes_writer out = bytes_write(data + used, capacity - used);
+
+    if (capacity - used < (size_t)ENTRY_BYTES + entry->name_bytes)
+        return 0;
+    bytes_put_u64(&out, entry->bytes);
+    bytes_put_u8(&out, entry->memory);
+    bytes_put_u8(&out, entry->device);
+    bytes_put_u8(&out, entry->name_bytes);
+    bytes_put(&out, entry->name, entry->name_bytes);
+    return out.used;
+}
+
+static bool take_entry(struct bytes_reader *in, struct manifest_entry *entry)
+{
+    entry->bytes = bytes_take_u64(in);
+    entry->memory = bytes_take_u8(in);
+    entry->device = bytes_take_u8(in);
+    entry->name_bytes = bytes_take_u8(in);
+    entry->name = (const char *)bytes_take(in, entry->name_bytes);
+    return !in->failed && entry->memory <= COVEY_MEMORY_CUDA_MANAGED &&
+           is_text(entry->name, entry->name_bytes);
+}
+
+bool manifest_take(const struct message_page *page, size_t *offset, struct manifest_entry *entry)
+{
+    struct bytes_reader in = bytes_read(page->data + *offset, page->data_bytes - *offset);
+
+    if (in.left == 0 || !take_entry(&in, entry))
+        return false;
+    *offset = page->data_bytes - in.left;
+    return true;
+}
+
+static void put_manifest(const struct message *message, struct bytes_writer *out)
+{
+    put_page(&message->manifest, out);
+}
+
+static bool take_manifest(struct bytes_reader *in, struct message *message)
+{
+    struct message_page *page = &message->manifest;
+    struct manifest_entry entry;
+    size_t offset = 0;
+
+    if (!take_page(in, COVEY_BUFFERS_MAX, page))
+        return false;
+    for (uint16_t i = 0; i < page->count; i++) {
+        if (!manifest_take(page, &offset, &entry))
+            return false;
+    }
+    return offset == page->data_bytes;
+}
+
+size_t grant_put(uint8_t *data, size_t used, size_t capacity, const struct grant_extent *extent)
+{
+    struct bytes_writer out = bytes_write(data + used, capacity - used);
+
+    if (capacity - used < EXTENT_BYTES)
+        return 0;
+    bytes_put_u64(&out, extent->offset);
+    bytes_put_u64(&out, extent->bytes);
+    bytes_put_u64(&out, extent->address);
+    bytes_put_u64(&out, extent->key);
+    return out.used;
+}
+
+bool grant_take(const struct message_page *page, size_t *offset, struct grant_extent *extent)
+{
+    struct bytes_reader in = bytes_read(page->data + *offset, page->data_bytes - *offset);
+
+    if (in.left < EXTENT_BYTES)
+        return false;
+    extent->offset = bytes_take_u64(&in);
+    extent->bytes = bytes_take_u64(&in);
+    extent->address = bytes_take_u64(&in);
+    extent->key = bytes_take_u64(&in);
+    *offset += EXTENT_BYTES;
+    return true;
+}
+
+static void put_grant(const struct message *message, struct bytes_writer *out)
+{
+    bytes_put_u16(out, message->grant.slot);
+    put_page(&message->grant.page, out);
+}
+
+static bool take_grant(struct bytes_reader *in, struct message *message)
+{
+    struct message_grant *grant = &message->grant;
+    struct grant_extent extent;
+    uint64_t end = 0;
+    size_t offset = 0;
+
+    grant->slot = bytes_take_u16(in);
+    if (!take_page(in, PAGE_INDEX_LIMIT, &grant->page) || grant->slot >= IMMEDIATE_SLOTS ||
+        grant->page.data_bytes != (size_t)grant->page.count * EXTENT_BYTES)
+        return false;
+    while (grant_take(&grant->page, &offset, &extent)) {
+        if (extent.offset < end || extent.bytes > UINT64_MAX - extent.offset ||
+            extent.bytes > UINT64_MAX - extent.address)
+            return false;
+        end = extent.offset + extent.bytes;
+    }
+    return true;
+}
+
+/* --- REFUSE, FAILED, CANCEL ----------------------------------------------------------------------------- */
+
+/* Bytes of a text cut at the limit, not inside a UTF-8 sequence. */
+static size_t text_cut(const char *text, size_t bytes)
+{
+    if (bytes <= MESSAGE_TEXT_MAX)
+        return bytes;
+    bytes = MESSAGE_TEXT_MAX;
+    while (bytes > 0 && ((uint8_t)text[bytes] & 0xc0) == 0x80)
+        bytes--;
+    return bytes;
+}
+
+static void put_reason(const struct message *message, struct bytes_writer *out)
+{
+    const struct message_reason *reason = &message->reason;
+
+    bytes_put_u32(out, (uint32_t)reason->code);
+    bytes_put_u32(out, reason->culprit);
+    bytes_put(out, reason->text, text_cut(reason->text, reason->text_bytes));
+}
+
+static bool take_reason(struct bytes_reader *in, struct message *message)
+{
+    struct message_reason *reason = &message->reason;
+    size_t bytes;
+
+    reason->code = (int32_t)bytes_take_u32(in);
+    reason->culprit = bytes_take_u32(in);
+    bytes = in->left;
+    reason->text = (const char *)bytes_take(in, bytes);
+    if (bytes > MESSAGE_TEXT_MAX)
+        return false;
+    reason->text_bytes = (uint16_t)bytes;
+    return reason->code < 0 && (reason->culprit < NODE_IDS || reason->culprit == MESSAGE_NOBODY) &&
+           is_text(reason->text, bytes);
+}
+
+/* --- SEAL, ORDER, VIEW, and the empty ones -------------------------------------------------------------- */
+
+static void put_seal(const struct message *message, struct bytes_writer *out)
+{
+    bytes_put_u64(out, message->digest);
+}
+
+static bool take_seal(struct bytes_reader *in, struct message *message)
+{
+    message->digest = bytes_take_u64(in);
+    return true;
+}
+
+static void put_order(const struct message *message, struct bytes_writer *out)
+{
+    bytes_put_u64(out, message->order.position);
+    bytes_put_u8(out, message->order.kind);
+    bytes_put(out, message->order.name, message->order.name_bytes);
+}
+
+static bool take_order(struct bytes_reader *in, struct message *message)
+{
+    struct message_order *order = &message->order;
+    size_t bytes;
+
+    order->position = bytes_take_u64(in);
+    order->kind = bytes_take_u8(in);
+    bytes = in->left;
+    order->name = (const char *)bytes_take(in, bytes);
+    if (bytes > MESSAGE_NAME_MAX || (message->type == MESSAGE_ORDER && order->position != 0))
+        return false;
+    order->name_bytes = (uint8_t)bytes;
+    return (order->kind == ORDER_COMMIT && bytes == 0) ||
+           (order->kind == ORDER_REMOVE && bytes > 0 && is_text(order->name, bytes));
+}
+
+static void put_view(const struct message *message, struct bytes_writer *out)
+{
+    const struct message_view *view = &message->view;
+
+    bytes_put_u64(out, view->number);
+    bytes_put_u64(out, view->epoch);
+    bytes_put_u16(out, view->members);
+    bytes_put(out, view->entries, (size_t)view->members * MEMBER_BYTES);
+}
+
+static bool take_view(struct bytes_reader *in, struct message *message)
+{
+    struct message_view *view = &message->view;
+
+    view->number = bytes_take_u64(in);
+    view->epoch = bytes_take_u64(in);
+    view->members = bytes_take_u16(in);
+    view->entries = bytes_take(in, (size_t)view->members * MEMBER_BYTES);
+    return view->entries != NULL && view->members >= 1 && view->members <= COVEY_MEMBERS_MAX &&
+           ids_differ(view->entries, view->members, MEMBER_BYTES);
+}
+
+static void put_nothing(const struct message *message, struct bytes_writer *out)
+{
+    (void)message;
+    (void)out;
+}
+
+static bool take_nothing(struct bytes_reader *in, struct message *message)
+{
+    (void)message;
+    return in->left == 0;
+}
+
+/* --- The whole ------------------------------------------------------------------------------------------ */
+
+static const struct body bodies[] = {
+    [MESSAGE_OFFER] = {"offer", true, put_offer, take_offer},
+    [MESSAGE_MANIFEST] = {"manifest", true, put_manifest, take_manifest},
+    [MESSAGE_ACCEPT] = {"accept", true, put_nothing, take_nothing},
+    [MESSAGE_REFUSE] = {"refuse", true, put_reason, take_reason},
+    [MESSAGE_START] = {"start", true, put_nothing, take_nothing},
+    [MESSAGE_GRANT] = {"grant", true, put_grant, take_grant},
+    [MESSAGE_SEAL] = {"seal", true, put_seal, take_seal},
+    [MESSAGE_RECEIVED] = {"received", true, put_nothing, take_nothing},
+    [MESSAGE_FAILED] = {"failed", true, put_reason, take_reason},
+    [MESSAGE_CANCEL] = {"cancel", true, put_reason, take_reason},
+    [MESSAGE_DELIVERED] = {"delivered", true, put_nothing, take_nothing},
+    [MESSAGE_ORDER] = {"order", true, put_order, take_order},
+    [MESSAGE_ORDERED] = {"ordered", true, put_order, take_order},
+    [MESSAGE_READY] = {"ready", false, put_nothing, take_nothing},
+    [MESSAGE_VIEW] = {"view", false, put_view, take_view},
+};
+
+static const struct body *body_of(unsigned type)
+{
+    if (type >= sizeof(bodies) / sizeof(bodies[0]) || bodies[type].name == NULL)
+        return NULL;
+    return &bodies[type];
+}
+
+const char *message_name(enum message_type type)
+{
+    const struct body *body = body_of(type);
+
+    return body != NULL ? body->name : "unknown";
+}
+
+static void put_header(const struct message *message, size_t bytes, uint8_t *out)
+{
+    struct bytes_writer header = bytes_write(out, MESSAGE_HEADER_BYTES);
+
+    bytes_put_u8(&header, (uint8_t)message->type);
+    bytes_put_u8(&header, 0);
+    bytes_put_u16(&header, message->group);
+    bytes_put_u32(&header, (uint32_t)bytes);
+    bytes_put_u64(&header, message->session);
+}
+
+size_t message_encode(const struct message *message, uint8_t out[MESSAGE_MAX])
+{
+    struct bytes_writer writer = bytes_write(out, MESSAGE_MAX);
+    const struct body *body = body_of(message->type);
+
+    assert(body != NULL);
+    writer.used = MESSAGE_HEADER_BYTES;
+    body->put(message, &writer);
+    put_header(message, writer.used, out);
+    /* What a peer would refuse is a bug here. */
+    assert(message_decode(out, writer.used, &(struct message){0}) == COVEY_OK);
+    return writer.used;
+}
+
+int message_decode(const uint8_t *data, size_t bytes, struct message *message)
+{
+    struct bytes_reader in = bytes_read(data, bytes);
+    struct message taken = {0};
+    const struct body *body;
+    uint8_t type, zero;
+    uint32_t length;
+
+    type = bytes_take_u8(&in);
+    zero = bytes_take_u8(&in);
+    taken.group = bytes_take_u16(&in);
+    length = bytes_take_u32(&in);
+    taken.session = bytes_take_u64(&in);
+    body = body_of(type);
+    if (body == NULL || zero != 0 || bytes > MESSAGE_MAX || length != bytes ||
+        body->of_group == (taken.group == MESSAGE_NO_GROUP))
+        return COVEY_PROTOCOL;
+    taken.type = type;
+    if (!body->take(&in, &taken) || !bytes_done(&in))
+        return COVEY_PROTOCOL;
+    *message = taken;
+    return COVEY_OK;
+}
