@@ -11,7 +11,7 @@
  *     CANCEL           16 code i32, 20 culprit u32, 24 text
  *     SEAL             16 digest u64
  *     ORDER, ORDERED   16 position u64, 24 kind u8, 25 name
- *     VIEW             16 number u64, 24 epoch u64, 32 members u16, 34 entries: id u16, incarnation u64
+ *     READY, VIEW      16 number u64, 24 epoch u64, 32 members u16, 34 entries: id u16, incarnation u64
  *     the others       nothing
  *
  * A text or name at the end of a body reaches to the end of the message. */
@@ -406,8 +406,9 @@ static const struct body bodies[] = {
     [MESSAGE_DELIVERED] = {"delivered", true, put_nothing, take_nothing},
     [MESSAGE_ORDER] = {"order", true, put_order, take_order},
     [MESSAGE_ORDERED] = {"ordered", true, put_order, take_order},
-    [MESSAGE_READY] = {"ready", false, put_nothing, take_nothing},
+    [MESSAGE_READY] = {"ready", false, put_view, take_view},
     [MESSAGE_VIEW] = {"view", false, put_view, take_view},
+    [MESSAGE_POSITION] = {"position", true, put_nothing, take_nothing},
 };
 
 static const struct body *body_of(unsigned type)

@@ -68,8 +68,10 @@ enum message_type {
     MESSAGE_DELIVERED, /* also answers an ordered removal */
     MESSAGE_ORDER,     /* to the view's leader: give this a place in the group's order */
     MESSAGE_ORDERED,   /* from the leader to all: it has this place */
-    MESSAGE_READY,     /* forming: my links to every configured node are up */
-    MESSAGE_VIEW       /* forming: the first view */
+    MESSAGE_READY, /* forming, to the leader: my links to these nodes are up; body as VIEW, with the last view
+                      seen */
+    MESSAGE_VIEW,  /* forming, from the leader: the view */
+    MESSAGE_POSITION /* forming: the group's order has come to position `session` here */
 };
 
 struct message_offer {

@@ -47,10 +47,12 @@ static const struct vector vectors[] = {
     {MESSAGE_DELIVERED, HEADER("0b", "0100", "10000000")},
     {MESSAGE_ORDER, HEADER("0c", "0100", "1d000000") "0000000000000000" "02" "6d646c31"},
     {MESSAGE_ORDERED, HEADER("0d", "0100", "19000000") "0400000001000000" "01"},
-    {MESSAGE_READY, HEADER("0e", "ffff", "10000000")},
+    {MESSAGE_READY, HEADER("0e", "ffff", "2c000000")
+        "0000000000000000" "0000000000000000" "0100" "0100" "0300000000000000"},
     {MESSAGE_VIEW, HEADER("0f", "ffff", "36000000")
         "0100000000000000" "8877665544332211" "0200"
         "0000" "0100000000000080" "ffff" "0200000000000000"},
+    {MESSAGE_POSITION, HEADER("10", "0100", "10000000")},
 };
 /* clang-format on */
 #define VECTORS (sizeof(vectors) / sizeof(vectors[0]))
@@ -133,7 +135,7 @@ START_TEST(test_every_type_has_a_vector_that_is_its_only_encoding)
     uint8_t data[MESSAGE_MAX];
     size_t bytes = from_hex(vectors[_i].hex, data);
 
-    ck_assert_uint_eq(VECTORS, MESSAGE_VIEW);
+    ck_assert_uint_eq(VECTORS, MESSAGE_POSITION);
     ck_assert_int_eq(vectors[_i].type, _i + 1);
     decoded(vectors[_i].type, data);
     ck_assert_int_eq(decode(data, bytes), COVEY_OK);
@@ -320,7 +322,7 @@ static const struct {
     const char *why;
 } damages[] = {
     {MESSAGE_ACCEPT, 0, "00", "type 0"},
-    {MESSAGE_ACCEPT, 0, "10", "type past the last"},
+    {MESSAGE_ACCEPT, 0, "11", "type past the last"},
     {MESSAGE_ACCEPT, 0, "ff", "type 255"},
     {MESSAGE_ACCEPT, 1, "01", "byte 1 is not 0"},
     {MESSAGE_ACCEPT, 2, "ffff", "a group's message without a group"},

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The two queues: requests to the loop thread, calls to the callback thread. */
+
+#include <assert.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "node/node.h"
+
+/* The thread that runs callbacks knows its node; so does the one that is inside covey_node_progress(). */
+static __thread const struct covey_node *calling;
+
+bool node_is_driven(const struct covey_node *node)
+{
+    return (node->flags & COVEY_NODE_DRIVEN) != 0;
+}
+
+bool node_in_call_thread(const struct covey_node *node)
+{
+    return calling == node;
+}
+
+bool node_submit(struct covey_node *node, struct request *request)
+{
+    bool accepted;
+
+    request->next = NULL;
+    request->done = false;
+    pthread_mutex_lock(&node->mutex);
+    accepted = !node->stopped;
+    if (accepted) {
+        *node->requests_end = request;
+        node->requests_end = &request->next;
+        uv_async_send(&node->wake);
+    }
+    pthread_mutex_unlock(&node->mutex);
+    return accepted;
+}
+
+int node_request(struct covey_node *node, struct request *request)
+{
+    request->detached = false;
+    if (node->pid != getpid())
+        return COVEY_FORKED;
+    if (node_is_driven(node) || pthread_equal(pthread_self(), node->loop_thread)) {
+        if (node->stopped)
+            return COVEY_CLOSED;
+        node->now_ns = uv_hrtime();
+        request->run(node, request);
+        if (node_is_driven(node))
+            uv_async_send(&node->wake);
+        return 0;
+    }
+    if (!node_submit(node, request))
+        return COVEY_CLOSED;
+    pthread_mutex_lock(&node->mutex);
+    while (!request->done)
+        pthread_cond_wait(&node->request_done, &node->mutex);
+    pthread_mutex_unlock(&node->mutex);
+    return 0;
+}
+
+static struct request *requests_take(struct covey_node *node)
+{
+    struct request *list;
+
+    pthread_mutex_lock(&node->mutex);
+    list = node->requests;
+    node->requests = NULL;
+    node->requests_end = &node->requests;
+    pthread_mutex_unlock(&node->mutex);
+    return list;
+}
+
+static void request_finish(struct covey_node *node, struct request *request)
+{
+    pthread_mutex_lock(&node->mutex);
+    request->done = true;
+    pthread_cond_broadcast(&node->request_done);
+    pthread_mutex_unlock(&node->mutex);
+}
+
+void node_run_requests(struct covey_node *node)
+{
+    struct request *request = requests_take(node);
+
+    while (request != NULL) {
+        struct request *next = request->next;
+        bool detached = request->detached;
+
+        node->work++;
+        request->run(node, request);
+        if (!detached)
+            request_finish(node, request);
+        request = next;
+    }
+}
+
+void node_call(struct covey_node *node, struct call *call)
+{
+    call->next = NULL;
+    pthread_mutex_lock(&node->mutex);
+    *node->calls_end = call;
+    node->calls_end = &call->next;
+    pthread_cond_signal(&node->call_ready);
+    pthread_mutex_unlock(&node->mutex);
+}
+
+static struct call *calls_take(struct covey_node *node)
+{
+    struct call *list = node->calls;
+
+    node->calls = NULL;
+    node->calls_end = &node->calls;
+    return list;
+}
+
+static void calls_run(struct covey_node *node, struct call *call)
+{
+    const struct covey_node *outer = calling;
+
+    calling = node;
+    while (call != NULL) {
+        struct call *next = call->next;
+
+        node->work++;
+        call->run(call);
+        call = next;
+    }
+    calling = outer;
+}
+
+void node_run_calls(struct covey_node *node)
+{
+    struct call *list;
+
+    if (calling == node)
+        return; /* a callback drives the node: its own calls come first */
+    pthread_mutex_lock(&node->mutex);
+    list = calls_take(node);
+    pthread_mutex_unlock(&node->mutex);
+    calls_run(node, list);
+}
+
+void *node_call_thread(void *context)
+{
+    struct covey_node *node = context;
+    struct call *list;
+
+    pthread_mutex_lock(&node->mutex);
+    for (;;) {
+        while (node->calls == NULL && !node->stopped)
+            pthread_cond_wait(&node->call_ready, &node->mutex);
+        list = calls_take(node);
+        if (list == NULL)
+            break;
+        pthread_mutex_unlock(&node->mutex);
+        calls_run(node, list);
+        pthread_mutex_lock(&node->mutex);
+    }
+    pthread_mutex_unlock(&node->mutex);
+    return NULL;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef NODE_NODE_H
+#define NODE_NODE_H
+
+/* One node: the loop that owns all protocol state, and what the files of this folder share.
+ *
+ *      application threads        the loop thread                           callback thread
+ *      api.c --- request ------>  node.c: turn                  --- call --->  on_object, on_landing, ...
+ *                <--- result ---    peers.c     links up and down   <- request --
+ *                                   forming.c   views
+ *                                   group.c     offers, order, delivery
+ *                                   transfer.c  one session: messages, writes, memory
+ *                                   feed.c      work on bytes, done by libuv's worker threads
+ *
+ * Everything here runs on the loop thread unless it says otherwise; there are no locks but those of the two
+ * queues and of operations. In a driven node there are no threads: requests run at once, calls at the end of
+ * a turn. */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "config/options.h"
+#include "core/session.h"
+#include "fabric/fabric.h"
+#include "node/peers.h"
+#include "store/store.h"
+#include "wire/message.h"
+
+struct transfer;
+struct outgoing;
+
+/* --- Queues between threads (calls.c) ------------------------------------------------------------------- */
+
+/* Work for the loop thread, from any thread. */
+struct request {
+    void (*run)(struct covey_node *node, struct request *request);
+    bool detached; /* run() frees it; otherwise the submitter waits, and owns it */
+    bool done;
+    struct request *next;
+};
+
+/* Work for the callback thread, from the loop thread. run() frees it. */
+struct call {
+    void (*run)(struct call *call);
+    struct call *next;
+};
+
+struct node_view {
+    uint64_t number, epoch;
+    uint32_t count;
+    uint32_t *ids; /* ascending: the index is the rank */
+    uint64_t *incarnations;
+};
+
+struct node_counters {
+    uint64_t puts, puts_failed, delivered, removed, cancelled, views;
+    uint64_t sent_bytes, received_bytes, sent_blocks, received_blocks;
+    uint64_t messages_sent, messages_received, turns;
+};
+
+struct followup {
+    struct transfer *transfer;
+    struct session_event event;
+};
+
+struct covey_node {
+    struct covey_options *options;
+    struct covey_callbacks callbacks;
+    void *context;
+    struct log log;
+    unsigned flags;
+    pid_t pid;
+    uint64_t incarnation;
+    uint64_t sequence; /* of sessions and requests made here */
+
+    uv_loop_t loop;
+    uv_poll_t fabric_watch;
+    uv_poll_t timer_watch; /* driven: of timer_fd */
+    int timer_fd;
+    uv_async_t wake;
+    uv_timer_t timer;
+    uv_prepare_t turn;
+    uv_idle_t busy; /* active while there is more to do at once */
+    pthread_t loop_thread, call_thread;
+    bool loop_thread_started, call_thread_started;
+    uint64_t now_ns; /* CLOCK_MONOTONIC, read once a turn */
+    uint64_t work;   /* things done: tells covey_node_progress() whether anything was */
+
+    struct fabric *fabric;
+    struct peers *peers;
+    bool peers_closed, closing;
+
+    struct node_view view;
+    enum covey_state state;
+    bool *ready; /* forming: by index of peers, whether that peer has all its links */
+
+    struct covey_group **groups; /* by index of the configuration; NULL where this node is not selected */
+
+    struct transfer *transfers[IMMEDIATE_SLOTS]; /* by slot */
+    uint32_t transfer_count, slot_next;
+    struct followup *followups; /* ring of events that events caused */
+    size_t followup_capacity, followup_first, followup_count;
+    bool stepping;
+
+    pthread_mutex_t mutex; /* of the two queues, and of `stopped` */
+    pthread_cond_t request_done, call_ready, state_changed;
+    struct request *requests, **requests_end;
+    struct call *calls, **calls_end;
+    bool stopped;
+
+    struct node_counters counters;
+};
+
+struct covey_group {
+    struct covey_node *node;
+    uint16_t index;
+    const struct group_options *options;
+    bool open;
+    struct covey_group_callbacks callbacks;
+    void *context;
+    struct store *store;
+    enum covey_state state; /* as last told to the application */
+
+    uint64_t position; /* of the last ordered decision that came here; at the leader, the last one given */
+    struct delivery *deliveries, **deliveries_end; /* decided, not yet done here */
+    struct removal *removals;                      /* asked for here, not yet done everywhere */
+};
+
+/* Run in the loop thread and wait for the end. COVEY_CLOSED when the loop has ended, COVEY_FORKED in a child.
+ */
+int node_request(struct covey_node *node, struct request *request);
+/* The same without waiting: request->detached. Dropped when the loop has ended. Returns whether it will run.
+ */
+bool node_submit(struct covey_node *node, struct request *request);
+/* Take over and run what has been submitted. */
+void node_run_requests(struct covey_node *node);
+void node_call(struct covey_node *node, struct call *call);
+/* Driven: run what has been queued. */
+void node_run_calls(struct covey_node *node);
+void *node_call_thread(void *node);
+bool node_is_driven(const struct covey_node *node);
+bool node_in_call_thread(const struct covey_node *node);
+
+/* Keep the sentence for covey_error_detail() of this thread. Returns fail->code. */
+int node_detail(const struct fail *fail);
+
+/* --- Sending (outbox.c) ----------------------------------------------------------------------------------
+ */
+
+/* Send behind what waits already; a peer that is not up loses it. */
+void node_send(struct covey_node *node, struct peer *peer, const struct message *message);
+/* To every peer of the group's members. */
+void node_send_group(struct covey_group *group, const struct message *message);
+/* Whatever the fabric takes now. */
+void outbox_flush(struct peer *peer);
+void outbox_drop(struct peer *peer);
+
+/* --- Events and state ------------------------------------------------------------------------------------
+ */
+
+void node_event(struct covey_node *node, const char *type, const char *subject, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+uint64_t node_realtime_ns(void);
+/* "n2", or "node 7" if it is unknown. Valid until the next call. */
+const char *node_name(const struct covey_node *node, uint32_t id);
+uint64_t node_next_id(struct covey_node *node);
+
+/* --- Views (forming.c) ------------------------------------------------------------------------------------
+ */
+
+void forming_peer_up(struct covey_node *node, struct peer *peer);
+void forming_peer_down(struct covey_node *node, struct peer *peer);
+/* 0, or COVEY_PROTOCOL. */
+int forming_message(struct covey_node *node, struct peer *peer, const struct message *message);
+/* A cluster of one has its view at once. */
+void forming_start(struct covey_node *node);
+void forming_stop(struct covey_node *node);
+bool view_has(const struct node_view *view, uint32_t id);
+
+/* --- Groups (group.c) -------------------------------------------------------------------------------------
+ */
+
+int group_new(struct covey_node *node, uint16_t index, struct covey_group **group, struct fail *fail);
+void group_free(struct covey_group *group);
+/* The lowest-ranked member of the group in the view gives the order. */
+uint32_t group_leader(const struct covey_group *group);
+/* Ids of the group's members in the view, ascending; at most COVEY_MEMBERS_MAX. Returns how many. */
+uint32_t group_members(const struct covey_group *group, uint32_t ids[]);
+int group_message(struct covey_group *group, struct peer *peer, const struct message *message);
+/* Ask the leader for a place in the order. name: for ORDER_REMOVE. */
+void group_order(struct covey_group *group, enum order_kind kind, uint64_t id, const char *name);
+/* The view changed or a member went. */
+void group_view(struct covey_group *group);
+void group_set_state(struct covey_group *group, enum covey_state state);
+/* A peer has gone: what waited for it does not any more. */
+void group_peer_down(struct covey_group *group, struct peer *peer);
+/* A transfer's version was committed: deliver it when its turn comes. */
+void group_delivered(struct covey_group *group, struct transfer *transfer);
+/* Begin removal; ends op. */
+int group_remove(struct covey_group *group, const char *name, struct covey_op *op, struct fail *fail);
+/* Why nothing can be put now; 0 if something can. */
+int group_check_running(const struct covey_group *group, struct fail *fail);
+
+#endif
