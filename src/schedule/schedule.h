@@ -48,7 +48,7 @@ struct schedule_rank {
     int32_t send[SCHEDULE_ROUNDS_MAX];       /* circulant: S_rank */
 };
 
-/* Steps of the whole schedule. Any thread. */
+/* Steps of the whole schedule; 0 for a group of one. Any thread. */
 uint64_t schedule_steps(const struct schedule *schedule);
 
 /* Prepare rank's part. rank < schedule->members. Cannot fail. Any thread. */
@@ -74,9 +74,9 @@ const char *schedule_name(enum schedule_kind kind);
 /* The kind called name; false if there is none ("auto" is none: see schedule_choose). */
 bool schedule_parse(const char *name, enum schedule_kind *kind);
 
-/* What `auto` needs to know of the cluster. */
+/* What `auto` needs to know of the cluster; 0 where it was not measured. */
 struct schedule_cost {
-    uint64_t block_ns;         /* cost of a block that is not hidden behind the wire ("a") */
+    uint64_t block_ns;         /* cost of a block, with one in flight, beyond its bytes on the wire ("a") */
     uint64_t bytes_per_second; /* of one link */
 };
 
