@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The peer of the benchmarks: MPI_Bcast of one object, timed as a put of Covey is timed.
  *
- *   mpi_bcast BYTES REPETITIONS     under mpirun; built by scripts/bench with mpicc
+ *   mpi_bcast BYTES REPETITIONS [PAUSE]     under mpirun; built by scripts/bench with mpicc
  *
- * For each repetition rank 0 prints a line "SECONDS PROCESSOR_SECONDS": from the root's call to the return at
- * the last rank (all ranks share one clock: they are on one machine), and the processor time of all ranks
- * meanwhile. Each repetition sends other bytes, and every rank checks them. The first one touches the memory;
- * whoever reads the lines drops it. */
+ * For each repetition rank 0 prints a line "SECONDS PROCESSOR_SECONDS PEAK_BYTES": from the root's call to
+ * the return at the last rank (all ranks share one clock: they are on one machine), the processor time of all
+ * ranks meanwhile, and the largest resident set of a rank so far. The root waits PAUSE seconds in between,
+ * while the others are in the call already. Each repetition sends other bytes, and every rank checks them.
+ * The first one touches the memory; whoever reads the lines drops it. */
 
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 static double now(void)
 {
@@ -21,6 +24,14 @@ static double now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static double peak_bytes(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return 1024.0 * (double)usage.ru_maxrss;
 }
 
 static double processor_seconds(void)
@@ -54,44 +65,49 @@ static void verify(const uint64_t *words, uint64_t count, int repetition, int ra
     }
 }
 
-static void repeat(uint64_t *words, uint64_t count, int repetition, int rank)
+static void repeat(uint64_t *words, uint64_t count, int repetition, unsigned pause_seconds)
 {
-    double begin, end, used, last, all;
+    double begin, end, used, peak, last, all, largest;
+    int rank;
 
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0)
         fill(words, count, repetition);
     MPI_Barrier(MPI_COMM_WORLD);
     used = processor_seconds();
     begin = now();
+    if (rank == 0 && pause_seconds > 0)
+        sleep(pause_seconds);
     MPI_Bcast(words, (int)count, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     end = now();
     used = processor_seconds() - used;
+    peak = peak_bytes();
     MPI_Reduce(&end, &last, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     MPI_Reduce(&used, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&peak, &largest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     verify(words, count, repetition, rank);
     if (rank == 0) {
-        printf("%.6f %.6f\n", last - begin, all);
+        printf("%.6f %.6f %.0f\n", last - begin, all, largest);
         fflush(stdout);
     }
 }
 
 int main(int argc, char **argv)
 {
-    uint64_t *words, count;
-    int rank, repetitions;
+    bool complete = argc == 3 || argc == 4;
+    uint64_t *words, count = complete ? strtoull(argv[1], NULL, 10) / sizeof(*words) : 0;
+    int repetitions = complete ? atoi(argv[2]) : 0;
+    unsigned pause_seconds = argc == 4 ? (unsigned)atoi(argv[3]) : 0;
 
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    count = argc == 3 ? strtoull(argv[1], NULL, 10) / sizeof(*words) : 0;
-    repetitions = argc == 3 ? atoi(argv[2]) : 0;
     words = malloc(count * sizeof(*words));
     if (words == NULL || count == 0 || count > INT32_MAX || repetitions < 1) {
-        fprintf(stderr, "usage: mpi_bcast BYTES REPETITIONS\n");
+        fprintf(stderr, "usage: mpi_bcast BYTES REPETITIONS [PAUSE]\n");
         MPI_Abort(MPI_COMM_WORLD, 64);
         abort();
     }
     for (int repetition = 0; repetition < repetitions; repetition++)
-        repeat(words, count, repetition, rank);
+        repeat(words, count, repetition, pause_seconds);
     free(words);
     MPI_Finalize();
     return 0;
