@@ -27,6 +27,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default) /* the library hides all else */
+#endif
 
 #define COVEY_MEMBERS_MAX 1024    /* members of a cluster */
 #define COVEY_NAME_MAX    255     /* bytes of an object's, a buffer's, a group's or a node's name */
@@ -320,6 +323,9 @@ struct covey_object_info {
 /* Every version that this member holds or receives; free *list with free(). */
 int covey_objects(const struct covey_group *group, struct covey_object_info **list, size_t *count);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

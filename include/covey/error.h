@@ -11,6 +11,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default) /* the library hides all else */
+#endif
 
 /* X(NAME, number, text) */
 #define COVEY_ERRORS(X)                                               \
@@ -63,6 +66,9 @@ const char *covey_strerror(int error);
 /* The code's name without its prefix ("PEER_LOST"; "OK" for 0), never NULL. Any thread. */
 const char *covey_error_name(int error);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif
