@@ -49,7 +49,8 @@ struct covey_options {
     char *path; /* of the file */
 
     char *cluster_name;
-    uint8_t *secret; /* NULL: none */
+    char *secret_file; /* NULL: none */
+    uint8_t *secret;   /* what it holds, without the line's end; NULL: none */
     size_t secret_bytes;
     bool insecure; /* no secret although an address is not loopback */
     enum quorum_rule quorum;
@@ -82,7 +83,7 @@ struct covey_options *options_copy(const struct covey_options *options);
 /* What all nodes of a cluster must agree on, in parts, so that a difference can be named. Each is a digest of
  * the canonical form of that part (no comments, no order of keys, no node-local values). */
 enum options_part {
-    OPTIONS_PART_CLUSTER, /* name, quorum, heartbeat, suspect_after, stall_after */
+    OPTIONS_PART_CLUSTER, /* name, insecure, quorum, heartbeat, suspect_after, stall_after */
     OPTIONS_PART_NODES,
     OPTIONS_PART_GROUPS
 };

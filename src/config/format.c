@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/text.h"
+#include "config/options.h"
+#include "config/values.h"
+#include "config/words.h"
+
+/* The configuration as text, in two uses: whole, to be read by people and loaded again; and the parts that
+ * all nodes share, without what only spells them differently, as the base of a digest. */
+
+/* Strings of the options have no control characters, so that these two are all that needs a backslash. */
+static void append_string(struct text *text, const char *string)
+{
+    text_append_bytes(text, "\"", 1);
+    for (; *string != '\0'; string++) {
+        if (*string == '"' || *string == '\\')
+            text_append_bytes(text, "\\", 1);
+        text_append_bytes(text, string, 1);
+    }
+    text_append_bytes(text, "\"", 1);
+}
+
+static void append_key(struct text *text, const char *begin, const char *value)
+{
+    text_append(text, "%s", begin);
+    append_string(text, value);
+    text_append(text, ";\n");
+}
+
+static void append_cluster(struct text *text, const struct covey_options *options)
+{
+    struct value_text heartbeat, suspect, stall;
+
+    append_key(text, "    name = ", options->cluster_name);
+    text_append(text, "    insecure = %s;\n", options->insecure ? "true" : "false");
+    append_key(text, "    quorum = ", quorum_words[options->quorum]);
+    text_append(text, "    heartbeat = \"%s\";\n    suspect_after = \"%s\";\n    stall_after = \"%s\";\n",
+                value_format_time(options->heartbeat_ns, &heartbeat),
+                value_format_time(options->suspect_after_ns, &suspect),
+                value_format_time(options->stall_after_ns, &stall));
+}
+
+static void append_node(struct text *text, const struct node_options *node, const char *address)
+{
+    text_append(text, "{ id = %" PRIu32 "; name = ", node->id);
+    append_string(text, node->name);
+    text_append(text, "; address = ");
+    append_string(text, address);
+    text_append(text, "; }");
+}
+
+static void append_nodes(struct text *text, const struct covey_options *options)
+{
+    for (size_t i = 0; i < options->node_count; i++) {
+        text_append(text, "    ");
+        append_node(text, &options->nodes[i], options->nodes[i].address);
+        text_append(text, i + 1 < options->node_count ? ",\n" : "\n");
+    }
+}
+
+/* An IPv6 address has many spellings; the rest has one. */
+static void append_plain_nodes(struct text *text, const struct covey_options *options)
+{
+    for (size_t i = 0; i < options->node_count; i++) {
+        const struct node_options *node = &options->nodes[i];
+        const struct address address = {.storage = node->sockaddr, .bytes = node->sockaddr_bytes};
+        struct address_text plain;
+        char bracketed[sizeof(plain) + 16];
+
+        snprintf(bracketed, sizeof(bracketed), "[%s]%s", address_format(&address, &plain),
+                 strrchr(node->address, ':'));
+        append_node(text, node, node->address[0] == '[' ? bracketed : node->address);
+    }
+}
+
+static void append_members(struct text *text, const struct covey_options *options,
+                           const struct group_options *group)
+{
+    if (group->all) {
+        append_key(text, "      members = ", "all");
+        return;
+    }
+    text_append(text, "      members = (");
+    for (size_t i = 0; i < group->member_count; i++) {
+        text_append(text, i == 0 ? " " : ", ");
+        append_string(text, options_node(options, group->member_ids[i])->name);
+    }
+    text_append(text, " );\n");
+}
+
+static void append_memory(struct text *text, const struct group_options *group)
+{
+    const char *kind = group->memory == COVEY_MEMORY_HOST ? "host" : "cuda";
+
+    if (group->device < 0)
+        text_append(text, "      memory = \"%s\";\n", kind);
+    else
+        text_append(text, "      memory = \"%s:%d\";\n", kind, group->device);
+}
+
+static void append_group(struct text *text, const struct covey_options *options,
+                         const struct group_options *group)
+{
+    size_t schedule = group->schedule_auto ? SCHEDULE_WORD_AUTO : (size_t)group->schedule;
+    struct value_text size;
+
+    append_key(text, "    { name = ", group->name);
+    append_members(text, options, group);
+    append_memory(text, group);
+    text_append(text, "      budget = \"%s\";\n      keep_versions = %" PRIu32 ";\n",
+                value_format_size(group->budget_bytes, &size), group->keep_versions);
+    append_key(text, "      schedule = ", schedule_words[schedule]);
+    text_append(text, "      block = \"%s\"; }",
+                group->block_bytes == 0 ? "auto" : value_format_size(group->block_bytes, &size));
+}
+
+static void append_groups(struct text *text, const struct covey_options *options)
+{
+    for (size_t i = 0; i < options->group_count; i++) {
+        append_group(text, options, &options->groups[i]);
+        text_append(text, i + 1 < options->group_count ? ",\n" : "\n");
+    }
+}
+
+static void append_own(struct text *text, const struct covey_options *options)
+{
+    if (!options->elastic)
+        return;
+    text_append(text, "node: ");
+    append_node(text, &options->self, options->self.address);
+    text_append(text, ";\n");
+}
+
+/* The path has its node's name in it already. */
+static void append_control(struct text *text, const struct covey_options *options)
+{
+    struct text pattern = {0};
+    char *bytes;
+
+    for (const char *at = options->control_socket; *at != '\0'; at++) {
+        if (*at == '%')
+            text_append_bytes(&pattern, "%", 1);
+        text_append_bytes(&pattern, at, 1);
+    }
+    bytes = text_take(&pattern);
+    text->failed = text->failed || bytes == NULL;
+    text_append(text, "control: { socket = ");
+    append_string(text, bytes == NULL ? "" : bytes);
+    text_append(text, "; };\n");
+    free(bytes);
+}
+
+int covey_options_text(const struct covey_options *options, char **text)
+{
+    struct text whole = {0};
+    struct value_text size;
+    char *bytes;
+
+    text_append(&whole, "cluster: {\n");
+    append_cluster(&whole, options);
+    if (options->secret_file != NULL)
+        append_key(&whole, "    secret_file = ", options->secret_file);
+    text_append(&whole, "};\nnodes: (\n");
+    append_nodes(&whole, options);
+    text_append(&whole, ");\n");
+    append_own(&whole, options);
+    text_append(&whole, "fabric: { provider = \"%s\"; };\ngroups: (\n", options->provider);
+    append_groups(&whole, options);
+    text_append(&whole, ");\nstaging: { size = \"%s\"; };\n",
+                value_format_size(options->staging_bytes, &size));
+    append_control(&whole, options);
+    text_append(&whole, "log: { level = \"%s\"; };\n", level_words[options->log_level]);
+    bytes = text_take(&whole);
+    if (bytes == NULL)
+        return COVEY_NO_MEMORY;
+    *text = bytes;
+    return 0;
+}
+
+const char *options_part_name(enum options_part part)
+{
+    static const char *const names[OPTIONS_PARTS] = {"cluster", "nodes", "groups"};
+
+    return names[part];
+}
+
+uint64_t options_part_digest(const struct covey_options *options, enum options_part part)
+{
+    static void (*const append[OPTIONS_PARTS])(struct text *, const struct covey_options *) = {
+        append_cluster, append_plain_nodes, append_groups};
+    struct text text = {0};
+    uint64_t digest;
+
+    append[part](&text, options);
+    digest = XXH3_64bits(text.bytes, text.length);
+    text_fini(&text);
+    return digest;
+}
