@@ -26,7 +26,6 @@ row() { # row WHAT FILE
 }
 
 cluster_define "$bench_work" "${addresses[@]}"
-# shellcheck disable=SC2119 # no wrapper
 cluster_start
 cluster_wait 30
 cluster_covey 0 bench models --bytes $((1 << 20)) --count 3 >/dev/null # every link was used once

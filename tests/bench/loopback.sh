@@ -75,7 +75,6 @@ for n in "${members[@]}"; do
     mapfile -t addresses < <(loopback_addresses "$n")
     for bytes in "${sizes[@]}"; do
         cluster_define "$bench_work" "${addresses[@]}"
-        # shellcheck disable=SC2119 # no wrapper
         cluster_start
         cluster_wait 30
         compare "$n" "$bytes"

@@ -24,7 +24,6 @@ row() { # row WHAT FILE: a file of bytes, one a line
 
 begin_cluster() {
     cluster_define "$bench_work" "${addresses[@]}"
-    # shellcheck disable=SC2119 # no wrapper
     cluster_start
     cluster_wait 30
 }

@@ -29,16 +29,13 @@ peer() { # peer N FILE ALGORITHM SEGMENT REPETITIONS
     row "$1" "$(mpi_algorithm_name "$3" "$4")" "$2"
 }
 
-host() { # host I COMMAND...: in a process that becomes COMMAND
-    exec "$netlab" exec "$@"
-}
-
 # In a lab of N hosts. Leaves "N COVEY_MEDIAN BEST_PEER_MEDIAN" in the file of results.
 measure() {
     local n=$COVEY_NETLAB_HOSTS i addresses=() best
     for ((i = 0; i < n; i++)); do addresses+=("$("$netlab" addr $i):7400"); done
     cluster_define "$bench_work" "${addresses[@]}"
-    cluster_start host
+    cluster_wrapper=("$netlab" exec)
+    cluster_start
     cluster_wait 30
     covey_run "$bench_work/covey" $bytes "$repetitions"
     row "$n" "$covey_how" "$bench_work/covey"

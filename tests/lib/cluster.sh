@@ -4,7 +4,8 @@
 #
 #   cluster_build                   compile what is needed; sets coveyd and covey
 #   cluster_define FOLDER ADDRESS...   writes FOLDER/covey.conf with nodes n0, n1, ... and one group, "models"
-#   cluster_start [WRAPPER]         starts every node; WRAPPER I COMMAND... runs COMMAND as host I
+#   cluster_addresses N             loopback addresses that are free, one a line
+#   cluster_start                   starts every node, as "${cluster_wrapper[@]} I coveyd ..." if that is set
 #   cluster_wait SECONDS            until every node says that the cluster is quorate
 #   cluster_covey I ARGUMENT...     the covey command, talking to node I
 #   cluster_cpu                     processor seconds of all nodes so far
@@ -18,33 +19,39 @@ cluster_top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cluster_folder=
 cluster_size=0
 cluster_pids=()
+cluster_wrapper=()
 
 # COVEY_BUILD names a build folder to take the programs from, as they are.
 cluster_build() {
-    local folder=${COVEY_BUILD:-$cluster_top/build-release}
-    if [[ -z ${COVEY_BUILD:-} ]]; then
+    local folder=${COVEY_BUILD:-}
+    if [[ -z $folder ]]; then
         "$cluster_top/scripts/install-deps" build || return 1
-        [[ -x $cluster_top/configure ]] || (cd "$cluster_top" && autoreconf -i) || return 1
-        mkdir -p "$folder"
-        (
-            cd "$folder" || exit 1
-            [[ -e config.status ]] || "$cluster_top/configure" -q || exit 1
-            make -s -j "$(nproc)"
-        ) || return 1
+        folder=$("$cluster_top/scripts/plain_path" "$cluster_top")/build-release || return 1
+        cluster_compile "$folder" || return 1
     fi
     coveyd=$folder/coveyd
     covey=$folder/covey
     [[ -x $coveyd && -x $covey ]] || { echo "there are no coveyd and covey in $folder" >&2; return 1; }
 }
 
-# The group's budget and keep_versions: $cluster_budget (default 8GiB), $cluster_keep (default 1).
+cluster_compile() { # cluster_compile FOLDER
+    [[ -x $cluster_top/configure ]] || (cd "${1%/*}" && autoreconf -i) || return 1
+    mkdir -p "$1"
+    (
+        cd "$1" || exit 1
+        [[ -e config.status ]] || ../configure -q || exit 1
+        make -s -j "$(nproc)"
+    )
+}
+
+# Set before if need be: $cluster_name ("test"), $cluster_budget ("8GiB"), $cluster_keep (1 version).
 cluster_define() {
     local folder=$1 address separator="" i=0
     shift
     cluster_folder=$folder cluster_size=$#
     (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/secret")
     {
-        echo "cluster: { name = \"${folder##*/}\"; secret_file = \"$folder/secret\"; };"
+        echo "cluster: { name = \"${cluster_name:-test}\"; secret_file = \"$folder/secret\"; };"
         echo "nodes: ("
         for address; do
             printf '%s    { id = %d; name = "n%d"; address = "%s"; }' "$separator" $i $i "$address"
@@ -58,17 +65,33 @@ cluster_define() {
     } >"$folder/covey.conf"
 }
 
+# cluster_addresses N: loopback addresses at which nobody listens, one a line. Each is of its own in 127.0.0.0/8,
+# with a port below those that the kernel gives to clients.
+cluster_addresses() {
+    local network i
+    network=127.$((RANDOM % 250 + 2)).$((RANDOM % 250 + 2))
+    for ((i = 1; i <= $1; i++)); do
+        if (: <>"/dev/tcp/$network.$i/7400") 2>/dev/null; then
+            cluster_addresses "$1" # somebody answers: look elsewhere
+            return
+        fi
+    done
+    for ((i = 1; i <= $1; i++)); do echo "$network.$i:7400"; done
+}
+
 cluster_start() {
     local i
     cluster_pids=()
     for ((i = 0; i < cluster_size; i++)); do
-        if (($#)); then
-            "$@" "$i" "$coveyd" -c "$cluster_folder/covey.conf" -n "n$i" </dev/null >"$cluster_folder/n$i.log" 2>&1 &
-        else
-            "$coveyd" -c "$cluster_folder/covey.conf" -n "n$i" </dev/null >"$cluster_folder/n$i.log" 2>&1 &
-        fi
+        cluster_node $i </dev/null >"$cluster_folder/n$i.log" 2>&1 &
         cluster_pids+=($!)
     done
+}
+
+cluster_node() { # cluster_node I: becomes node I
+    local wrapper=()
+    ((${#cluster_wrapper[@]} == 0)) || wrapper=("${cluster_wrapper[@]}" "$1")
+    exec "${wrapper[@]}" "$coveyd" -c "$cluster_folder/covey.conf" -n "n$1"
 }
 
 cluster_covey() { # cluster_covey I ARGUMENT...
