@@ -20,18 +20,36 @@
  *             <------------------------- DELIVERED
  *      the operation ends
  *
- *      CANCEL, any time before ORDER ---->  both sides stop posting, wait for their own writes, fence every
- * edge on which they were granted, and wait for the fence (or the link's end) on every edge that they
- * granted: then nothing writes into the memory any more
+ *      CANCEL, any time before ORDER ---->  both sides stop posting and drain
  *
  * Edges. A session is not lock-step but keeps the schedule's order (design: "the order of a node's sends
  * across its edges is part of the schedule"): writes are handed out in the order of this rank's steps, each
  * as soon as the block is held and the receiver has granted, at most `window` in flight in all and
- * `edge_window` per edge. When the step at the head cannot go for overtake_ns, later steps whose block is
- * held may overtake it.
+ * `edge_window` per edge. When the step at the head has been in its own way for overtake_ns, later steps
+ * whose block is held may overtake it, up to 63 sends ahead of it.
  *
- * Time is `now_ns` in the event (monotonic). Every wait is bounded by stall_ns: then the session fails with
- * COVEY_PEER_STALLED and the edge or member that is stuck.
+ * Memory. An edge on which a receiver granted is over, for both its ends at the same point, with its last
+ * block or with a fence, never with both: a sender that drains fences the granted edges that still had blocks
+ * to come. (Where the receiver held all of an edge's blocks before, there is no last block: only a fence ends
+ * it.) A session that drains is over when its own writes and fences are done, every edge on which it granted
+ * is over, and LAND and VERIFY are answered; a link that is down ends what was on it. So nothing arrives for
+ * a session that is over, and its slot and memory can be used again at once.
+ *
+ * A grant that comes while a session drains is answered by a fence at once. It may also come after the
+ * session is CLOSED, or where it never was (the root's START went to one receiver and its CANCEL to the
+ * other): then the driver answers it with a fence by itself.
+ *
+ * Losses. While the session is OFFERED or MOVING it fails with any of its members. From ORDERING on its fate
+ * is the order's alone: a lost member is not waited for any more, and a receiver that has lost the root waits
+ * for COMMIT or ABORT.
+ *
+ * Time is `now_ns` in the event (monotonic). Waits for peers are bounded: by stall_ns, and where a wait
+ * covers blocks that move, by block_ns for each of them on top (a chain's last rank waits for members - 2
+ * blocks before its first; a root that is done waits for the slowest link). Then the session fails with
+ * COVEY_PEER_STALLED and the member that is stuck, of those who wait for one another the one who waits for
+ * nobody; or, where it ends anyway, asks for the peer's links to be closed. Not bounded here, because others
+ * answer for them: LAND, VERIFY, READY and SEALED (the node itself), COMMIT (the group), and LOST after
+ * DISCONNECT (the fabric).
  *
  * Peers are ranks of the session. */
 
@@ -58,33 +76,37 @@ struct session_config {
     uint32_t edge_window; /* writes in flight per edge, >= 1 */
     uint64_t overtake_ns;
     uint64_t stall_ns;
+    uint64_t block_ns; /* what a block may take where nothing stalls, e.g. 1 ms, and its bytes at 1 MB/s */
 };
 
 enum session_event_type {
     /* from the node itself */
     SESSION_BEGIN,    /* first event. Root: offers. Receiver: an OFFER came (complete), asks for landing */
     SESSION_LANDED,   /* receiver: the landing was decided: code 0, or why not */
-    SESSION_READY,    /* root: blocks [block, block + count) can be read locally */
+    SESSION_READY,    /* root: blocks [block, block + count) can be read locally. Receiver, before LANDED: it
+                         holds them already (the driver puts them in the `skip` of its grants) */
     SESSION_SEALED,   /* root: every block is ready and the digest of the whole is known */
     SESSION_VERIFIED, /* receiver: the answer to VERIFY: code 0 or COVEY_CORRUPT */
     SESSION_WRITTEN,  /* the write of `block` to `peer` is done: its local memory is not read any more */
     SESSION_FENCED,   /* the fence posted to `peer` is done */
-    SESSION_ABORT,    /* the node gives up: code, e.g. COVEY_CANCELLED, COVEY_CHANGED */
-    SESSION_LOST,     /* the links to `peer` are down: no DMA of its own follows */
-    SESSION_TICK,     /* time passed */
+    SESSION_ABORT, /* the node gives up: code, e.g. COVEY_CANCELLED, COVEY_CHANGED. Dropped once delivered. In
+                      ORDERING only if the group has decided that COMMIT will never come */
+    SESSION_LOST,  /* the links to `peer` are down: no DMA of its own follows */
+    SESSION_TICK,  /* time passed */
     /* from a peer */
-    SESSION_ACCEPT,  /* root */
-    SESSION_REFUSE,  /* root: code */
-    SESSION_START,   /* receiver, from the root */
-    SESSION_GRANT,   /* `peer` says where its blocks go; skip (may be NULL) has the blocks it holds already */
-    SESSION_ARRIVED, /* `block` from `peer` is in place */
-    SESSION_FENCE,   /* `peer` will write no more into this session */
-    SESSION_SEAL,    /* receiver, from the root: the driver keeps the digest */
+    SESSION_ACCEPT, /* root */
+    SESSION_REFUSE, /* root: code */
+    SESSION_START,  /* receiver, from the root */
+    SESSION_GRANT, /* `peer` says where its blocks go; skip (may be NULL) has the blocks it holds already: the
+                      driver keeps it until the session is CLOSED */
+    SESSION_ARRIVED,  /* `block` from `peer` is in place */
+    SESSION_FENCE,    /* `peer` will write no more into this session */
+    SESSION_SEAL,     /* receiver, from the root: the driver keeps the digest */
     SESSION_RECEIVED, /* root: `peer` has everything, verified */
-    SESSION_FAILED,  /* root: `peer` cannot go on: code; `culprit` is the rank that it waits for, if it stalls
-                      */
-    SESSION_CANCEL,  /* receiver, from the root: code */
-    SESSION_COMMIT,  /* the order says: deliver now */
+    SESSION_FAILED, /* root: `peer` cannot go on: code; `culprit` is the rank that it waits for, if it stalls.
+                       After RECEIVED only to say who does not take its writes */
+    SESSION_CANCEL, /* receiver, from the root: code, culprit */
+    SESSION_COMMIT, /* from the group: deliver now */
     SESSION_DELIVERY /* root: `peer` has delivered */
 };
 
@@ -96,7 +118,7 @@ struct session_event {
     uint32_t peer;
     uint32_t block, count;
     int code;             /* of error.h */
-    uint32_t culprit;     /* rank, or SESSION_NOBODY */
+    uint32_t culprit;     /* rank, or SESSION_NOBODY (also where the event has none) */
     const uint64_t *skip; /* bitmap of blocks */
 };
 
@@ -104,7 +126,7 @@ enum session_action_type {
     /* messages to send; peer is a rank */
     SESSION_SEND_OFFER,
     SESSION_SEND_ACCEPT, /* to the root */
-    SESSION_SEND_REFUSE, /* to the root: code */
+    SESSION_SEND_REFUSE, /* to the root: code, culprit */
     SESSION_SEND_START,
     SESSION_SEND_GRANT,     /* to an in-neighbour: the driver adds addresses and keys */
     SESSION_SEND_SEAL,      /* the driver adds the digest */
@@ -114,14 +136,16 @@ enum session_action_type {
     SESSION_SEND_DELIVERED, /* to the root */
     SESSION_POST_FENCE,     /* on the data lane to peer, behind every write posted before; FENCED answers */
     /* for the driver */
-    SESSION_LAND,       /* decide where the bytes go; LANDED answers, later or at once (after this call) */
-    SESSION_VERIFY,     /* compare the digest of what arrived with the root's; VERIFIED answers */
-    SESSION_ORDER,      /* root: ask for COMMIT */
+    SESSION_LAND,   /* decide where the bytes go; LANDED answers, later or at once (after this call), and
+                       also if the session was cancelled meanwhile */
+    SESSION_VERIFY, /* compare the digest of what arrived with the root's; VERIFIED answers, as LANDED does */
+    SESSION_ORDER,  /* root: ask for COMMIT */
     SESSION_DELIVER,    /* the version exists now, here */
     SESSION_DISCONNECT, /* peer does not answer: close its links; LOST answers */
-    SESSION_DONE,   /* root: the operation's end: code (0: delivered everywhere), culprit: who made it fail */
-    SESSION_RELEASE /* cancelled and quiet: nothing reads or writes the memory any more; the session is CLOSED
-                     */
+    SESSION_DONE,   /* root: the operation's end, and nothing reads its memory any more: code (0: delivered by
+                       every member that is not lost), culprit: who made it fail. The session is CLOSED */
+    SESSION_RELEASE /* cancelled and quiet: nothing reads or writes the memory any more; code, culprit. The
+                       session is CLOSED */
 };
 
 struct session_action {
@@ -144,12 +168,14 @@ struct session;
 size_t session_bytes(const struct schedule *schedule);
 
 /* Make a session in memory (aligned as malloc's, session_bytes() of it), which the caller frees when the
- * session is CLOSED or DELIVERED with nothing in flight (session_quiet()). */
+ * session is CLOSED (or when all links are). Takes time in proportion to the schedule's blocks, some 50 ns a
+ * block. */
 struct session *session_init(void *memory, const struct session_config *config);
 
 /* One event. Fills actions (count is reset first). An event that a peer should not have sent in this state (a
  * grant twice, an arrival that was not asked for, a block out of range) changes nothing and returns
- * COVEY_PROTOCOL: the driver closes that peer's links. 0 otherwise. */
+ * COVEY_PROTOCOL: the driver closes that peer's links. 0 otherwise; events that have crossed a CANCEL are
+ * dropped silently. */
 int session_step(struct session *session, const struct session_event *event, struct session_actions *actions);
 
 /* The write to post now, if any. Does not change the session: session_posted() says that it was posted. */
@@ -160,7 +186,8 @@ void session_posted(struct session *session, uint64_t now_ns, const struct trans
 uint64_t session_deadline_ns(const struct session *session);
 
 enum session_state session_state(const struct session *session);
-/* No write of this node's is in flight and none of a peer's can arrive: the memory is the owner's alone. */
+/* No write or fence of this node's is in flight, and nothing of a peer's can arrive: the memory is the
+ * owner's alone. */
 bool session_quiet(const struct session *session);
 bool session_holds(const struct session *session, uint32_t block);
 /* Blocks held (receiver) or sent (root), of how many: for a progress bar. */

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whole sessions on the simulator: what must hold for every seed, whatever goes wrong. */
+
+#include <covey/error.h>
+
+#include "tests/lib/suite.h"
+#include "tests/sim/session_sim.h"
+
+#define SEEDS    100 /* of one test case; its loop index says which hundred */
+
+#define STALL_NS UINT64_C(5000000)
+
+/* An object, a cluster and a link that the seed chooses. */
+static struct sim_options draw(struct rng *rng, uint64_t seed)
+{
+    struct sim_options options = {
+        .schedule = {.kind = (enum schedule_kind)rng_below(rng, SCHEDULE_KINDS),
+                     .members = 2 + (uint32_t)rng_below(rng, 8),
+                     .blocks = 1 + (uint32_t)rng_below(rng, 24)},
+        .window = 1 + (uint32_t)rng_below(rng, 4),
+        .edge_window = 1 + (uint32_t)rng_below(rng, 4),
+        .overtake_ns = rng_below(rng, 2000000),
+        .stall_ns = STALL_NS,
+        .block_bytes = rng_below(rng, 65536),
+        .buffer_bytes = 32768 + rng_below(rng, 200000),
+        .link_rate = UINT64_C(1000000000),
+        .latency_ns = rng_below(rng, 50000),
+        .jitter_ns = rng_below(rng, 50000),
+        .ready_ns = rng_below(rng, 2) * rng_below(rng, 100000),
+        .local_ns = rng_below(rng, 200000),
+        .detect_ns = rng_below(rng, 2000000),
+        .view_ns = 1 + rng_below(rng, 5000000),
+        .delivery_complete = rng_below(rng, 2) == 0,
+        .seed = seed,
+    };
+
+    if (rng_below(rng, 8) == 0)
+        options.schedule.members = 1 + (uint32_t)rng_below(rng, 17);
+    if (rng_below(rng, 8) == 0)
+        options.schedule.blocks = 1;
+    if (rng_below(rng, 16) == 0)
+        options.block_bytes = 0;
+    options.chunk_bytes = 8192 + options.block_bytes / 2;
+    /* no link is more than 16 times slower */
+    options.block_ns = 4 * (options.latency_ns + options.jitter_ns) + 16 * (options.block_bytes + 64);
+    return options;
+}
+
+/* A time at which the session may be anywhere. */
+static uint64_t draw_moment(struct rng *rng, const struct sim_options *options)
+{
+    return rng_below(rng, 4 * options->latency_ns + options->local_ns +
+                              options->schedule.blocks * (options->ready_ns + 2000) +
+                              2 * sim_floor_ns(options) + 200000);
+}
+
+static uint32_t draw_member(struct rng *rng, const struct sim_options *options)
+{
+    return (uint32_t)rng_below(rng, options->schedule.members);
+}
+
+static uint32_t draw_receiver(struct rng *rng, const struct sim_options *options)
+{
+    return 1 + (uint32_t)rng_below(rng, options->schedule.members - 1);
+}
+
+/* No session lasts longer, whatever happens. */
+static uint64_t bound_ns(const struct sim_options *options)
+{
+    uint64_t steps = schedule_steps(&options->schedule) + 4;
+
+    return 40 * options->stall_ns + 4 * steps * options->block_ns +
+           options->schedule.blocks * options->ready_ns;
+}
+
+static void run_checked(struct sim *sim, const struct sim_options *options)
+{
+    sim_run(sim, bound_ns(options));
+    ck_assert_msg(sim_checker(sim)->text[0] == '\0', "seed %llu, %s, %u members, %u blocks: %s",
+                  (unsigned long long)options->seed, schedule_name(options->schedule.kind),
+                  options->schedule.members, options->schedule.blocks, sim_checker(sim)->text);
+}
+
+static void assert_result(struct sim *sim, const struct sim_options *options, int code)
+{
+    ck_assert_msg(sim_result(sim)->code == code, "seed %llu: %s, culprit %u",
+                  (unsigned long long)options->seed, covey_error_name(sim_result(sim)->code),
+                  sim_result(sim)->culprit);
+}
+
+START_TEST(test_without_faults_everyone_delivers)
+{
+    for (uint64_t seed = (uint64_t)_i * SEEDS; seed < (uint64_t)(_i + 1) * SEEDS; seed++) {
+        struct rng rng = {seed};
+        struct sim_options options = draw(&rng, seed);
+        struct sim *sim = sim_open(&options);
+
+        for (uint64_t slow = rng_below(&rng, 3); slow > 0; slow--)
+            sim_slow(sim, draw_member(&rng, &options), 1 + (uint32_t)rng_below(&rng, 4));
+        run_checked(sim, &options);
+        assert_result(sim, &options, 0);
+        sim_close(sim);
+    }
+}
+END_TEST
+
+START_TEST(test_blocks_that_receivers_hold_are_not_sent)
+{
+    for (uint64_t seed = (uint64_t)_i * SEEDS; seed < (uint64_t)(_i + 1) * SEEDS; seed++) {
+        struct rng rng = {seed};
+        struct sim_options options = draw(&rng, seed);
+        struct sim *sim = sim_open(&options);
+        uint64_t some = 1 + rng_below(&rng, 4);
+
+        for (uint32_t member = 1; member < options.schedule.members; member++)
+            for (uint32_t block = 0; block < options.schedule.blocks; block++)
+                if (rng_below(&rng, 4) < some)
+                    sim_hold(sim, member, block);
+        run_checked(sim, &options);
+        assert_result(sim, &options, 0);
+        sim_close(sim);
+    }
+}
+END_TEST
+
+static void add_fault(struct sim *sim, const struct sim_options *options, struct rng *rng)
+{
+    uint32_t member = draw_member(rng, options);
+    uint32_t other = draw_member(rng, options);
+    uint64_t at_ns = draw_moment(rng, options);
+
+    switch (rng_below(rng, 9)) {
+    case 0:
+    case 1:
+        sim_crash_at(sim, member, at_ns);
+        break;
+    case 2:
+        if (member != other)
+            sim_cut_at(sim, member, other, at_ns);
+        break;
+    case 3:
+        sim_abort_at(sim, member, at_ns);
+        break;
+    case 4:
+        sim_pause_at(sim, member, at_ns, SIM_NEVER);
+        break;
+    case 5:
+        sim_pause_at(sim, member, at_ns, at_ns + rng_below(rng, 3 * STALL_NS));
+        break;
+    case 6:
+        if (member != other)
+            sim_stick_at(sim, member, other, at_ns);
+        break;
+    case 7:
+        if (member != 0)
+            sim_refuse(sim, member, COVEY_BUDGET);
+        break;
+    default:
+        if (member != 0)
+            sim_corrupt(sim, member);
+    }
+}
+
+START_TEST(test_whatever_fails_it_is_all_or_nothing)
+{
+    for (uint64_t seed = (uint64_t)_i * SEEDS; seed < (uint64_t)(_i + 1) * SEEDS; seed++) {
+        struct rng rng = {seed};
+        struct sim_options options = draw(&rng, seed);
+        struct sim *sim = sim_open(&options);
+
+        if (rng_below(&rng, 4) == 0)
+            for (uint32_t i = 0; i < options.schedule.blocks && options.schedule.members > 1; i++)
+                sim_hold(sim, draw_receiver(&rng, &options),
+                         (uint32_t)rng_below(&rng, options.schedule.blocks));
+        for (uint64_t faults = 1 + rng_below(&rng, 3); faults > 0; faults--)
+            add_fault(sim, &options, &rng);
+        run_checked(sim, &options);
+        sim_close(sim);
+    }
+}
+END_TEST
+
+SUITE_MAIN("sessions", 120, SUITE_LOOP(test_without_faults_everyone_delivers, 4),
+           SUITE_LOOP(test_blocks_that_receivers_hold_are_not_sent, 2),
+           SUITE_LOOP(test_whatever_fails_it_is_all_or_nothing, 20))

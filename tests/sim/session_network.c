@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Data lanes and ports of the simulator. */
+
+#include <stdlib.h>
+
+#include "tests/sim/session_sim_internal.h"
+
+#define HEADER_BYTES 64 /* of a write on the wire */
+
+static struct lane *lane_of(struct sim *sim, uint32_t from, uint32_t to)
+{
+    return &sim->members[from].lanes[to];
+}
+
+static uint64_t transfer_ns(const struct port *port, uint64_t bytes)
+{
+    return (uint64_t)((unsigned __int128)bytes * 1000000000u / port->rate) + 1;
+}
+
+void network_open(struct sim *sim, uint32_t member)
+{
+    uint32_t members = sim->options.schedule.members;
+    struct member *self = &sim->members[member];
+
+    self->port.rate = sim->options.link_rate;
+    self->port.queue_size = 64;
+    self->port.queue = sim_zeroed(self->port.queue_size, sizeof(struct chunk));
+    self->lanes = sim_zeroed(members, sizeof(struct lane));
+}
+
+void network_close(struct sim *sim, uint32_t member)
+{
+    for (uint32_t to = 0; to < sim->options.schedule.members; to++)
+        free(lane_of(sim, member, to)->items);
+    free(sim->members[member].lanes);
+    free(sim->members[member].port.queue);
+}
+
+/* --- Completion at the sender -----------------------------------------------------------------------------
+ */
+
+static void item_done(struct sim *sim, uint32_t from, uint32_t to, uint32_t block)
+{
+    struct session_event done = {.type = block == FENCE_ITEM ? SESSION_FENCED : SESSION_WRITTEN,
+                                 .peer = to,
+                                 .block = block,
+                                 .culprit = SESSION_NOBODY};
+
+    sim_deliver(sim, from, &done);
+}
+
+static void run_done(struct sim *sim, const struct sim_event *event)
+{
+    struct lane *lane = lane_of(sim, event->a, event->b);
+    uint64_t upto = sim->options.delivery_complete ? lane->acknowledged : lane->buffered;
+
+    while (!lane->purged && lane->items_done < lane->count && lane->items[lane->items_done].end <= upto)
+        item_done(sim, event->a, event->b, lane->items[lane->items_done++].block);
+}
+
+/* Completions are seen a moment later. */
+static void complete_soon(struct sim *sim, uint32_t from, uint32_t to)
+{
+    sim_push(sim, sim->now_ns + 1 + sim_random(sim, sim->options.jitter_ns + 1),
+             &(struct sim_event){.run = run_done, .a = from, .b = to});
+}
+
+/* --- From memory to the wire ------------------------------------------------------------------------------
+ */
+
+static void run_sent(struct sim *sim, const struct sim_event *event);
+
+/* The next lane, in turn, that has something to send. */
+static struct lane *pick_lane(struct sim *sim, uint32_t from, uint32_t *to)
+{
+    uint32_t members = sim->options.schedule.members;
+    struct port *port = &sim->members[from].port;
+
+    for (uint32_t i = 1; i <= members; i++) {
+        struct lane *lane = lane_of(sim, from, (port->turn + i) % members);
+
+        if (lane->sent < lane->buffered && !lane->stuck && !lane->purged) {
+            *to = port->turn = (port->turn + i) % members;
+            return lane;
+        }
+    }
+    return NULL;
+}
+
+static void send_chunk(struct sim *sim, uint32_t from)
+{
+    struct port *port = &sim->members[from].port;
+    struct lane *lane;
+    uint64_t bytes;
+    uint32_t to;
+
+    if (port->sending || (lane = pick_lane(sim, from, &to)) == NULL)
+        return;
+    bytes = lane->buffered - lane->sent;
+    if (bytes > sim->options.chunk_bytes)
+        bytes = sim->options.chunk_bytes;
+    lane->sent += bytes;
+    port->sending = true;
+    sim_push(sim, sim->now_ns + transfer_ns(port, bytes),
+             &(struct sim_event){.run = run_sent, .a = from, .b = to, .value = bytes});
+}
+
+static void fill_buffer(struct sim *sim, uint32_t from, uint32_t to)
+{
+    struct lane *lane = lane_of(sim, from, to);
+    uint64_t room = lane->acknowledged + sim->options.buffer_bytes;
+
+    if (lane->purged || sim->members[from].dead)
+        return;
+    lane->buffered = lane->posted < room ? lane->posted : room;
+    while (lane->items_buffered < lane->count && lane->items[lane->items_buffered].end <= lane->buffered) {
+        struct item *item = &lane->items[lane->items_buffered++];
+
+        if (item->block != FENCE_ITEM)
+            item->content = checker_read(&sim->checker, from, item->block);
+    }
+    complete_soon(sim, from, to);
+    send_chunk(sim, from);
+}
+
+void network_post(struct sim *sim, uint32_t from, uint32_t to, uint32_t block)
+{
+    struct lane *lane = lane_of(sim, from, to);
+
+    if (lane->items == NULL)
+        lane->items = sim_zeroed(sim->options.schedule.blocks + 1, sizeof(struct item));
+    if (lane->count > sim->options.schedule.blocks) {
+        checker_fail(&sim->checker, "member %u writes too much to %u", from, to);
+        return;
+    }
+    lane->posted += HEADER_BYTES + (block == FENCE_ITEM ? 0 : sim->options.block_bytes);
+    lane->items[lane->count++] = (struct item){.block = block, .end = lane->posted};
+    fill_buffer(sim, from, to);
+}
+
+void network_purge(struct sim *sim, uint32_t from, uint32_t to)
+{
+    lane_of(sim, from, to)->purged = true;
+}
+
+/* --- From the wire to memory ------------------------------------------------------------------------------
+ */
+
+static void run_acknowledged(struct sim *sim, const struct sim_event *event)
+{
+    if (sim_is_cut(sim, event->a, event->b))
+        return;
+    lane_of(sim, event->a, event->b)->acknowledged += event->value;
+    fill_buffer(sim, event->a, event->b);
+}
+
+static void item_arrived(struct sim *sim, uint32_t from, uint32_t to, const struct item *item)
+{
+    struct session_event arrived = {.type = SESSION_FENCE, .peer = from, .culprit = SESSION_NOBODY};
+
+    if (item->block != FENCE_ITEM) {
+        checker_landed(&sim->checker, to, item->block, item->content);
+        arrived.type = SESSION_ARRIVED;
+        arrived.block = item->block;
+        if (--sim->members[to].missing == 0 && --sim->incomplete == 0)
+            sim->result.received_ns = sim->now_ns;
+    }
+    sim_deliver(sim, to, &arrived);
+}
+
+static void land_chunk(struct sim *sim, uint32_t from, uint32_t to, uint64_t bytes)
+{
+    struct lane *lane = lane_of(sim, from, to);
+
+    if (sim->members[to].dead || sim->members[to].lost[from])
+        return;
+    checker_touch(&sim->checker, to);
+    lane->arrived += bytes;
+    while (lane->items_arrived < lane->count && lane->items[lane->items_arrived].end <= lane->arrived)
+        item_arrived(sim, from, to, &lane->items[lane->items_arrived++]);
+    sim_push(sim, sim->now_ns + sim->options.latency_ns,
+             &(struct sim_event){.run = run_acknowledged, .a = from, .b = to, .value = bytes});
+}
+
+static void receive_chunk(struct sim *sim, uint32_t to);
+
+static void run_received(struct sim *sim, const struct sim_event *event)
+{
+    struct port *port = &sim->members[event->a].port;
+    struct chunk chunk = port->queue[port->queue_first];
+
+    port->receiving = false;
+    if (sim->members[event->a].paused)
+        return; /* takes nothing off the wire */
+    port->queue_first = (port->queue_first + 1) % port->queue_size;
+    port->queue_count--;
+    land_chunk(sim, chunk.from, event->a, chunk.bytes);
+    receive_chunk(sim, event->a);
+}
+
+static void receive_chunk(struct sim *sim, uint32_t to)
+{
+    struct port *port = &sim->members[to].port;
+
+    if (port->receiving || port->queue_count == 0)
+        return;
+    port->receiving = true;
+    sim_push(sim, sim->now_ns + transfer_ns(port, port->queue[port->queue_first].bytes),
+             &(struct sim_event){.run = run_received, .a = to});
+}
+
+void network_resume(struct sim *sim, uint32_t member)
+{
+    receive_chunk(sim, member);
+}
+
+static void queue_grow(struct port *port)
+{
+    struct chunk *longer = sim_zeroed(2 * (size_t)port->queue_size, sizeof(*longer));
+
+    for (uint32_t i = 0; i < port->queue_count; i++)
+        longer[i] = port->queue[(port->queue_first + i) % port->queue_size];
+    free(port->queue);
+    port->queue = longer;
+    port->queue_first = 0;
+    port->queue_size *= 2;
+}
+
+static void run_at_port(struct sim *sim, const struct sim_event *event)
+{
+    struct port *port = &sim->members[event->b].port;
+
+    if (port->queue_count == port->queue_size)
+        queue_grow(port);
+    port->queue[(port->queue_first + port->queue_count++) % port->queue_size] =
+        (struct chunk){.from = event->a, .bytes = event->value};
+    receive_chunk(sim, event->b);
+}
+
+static void run_sent(struct sim *sim, const struct sim_event *event)
+{
+    struct lane *lane = lane_of(sim, event->a, event->b);
+    uint64_t at_ns = sim->now_ns + sim->options.latency_ns + sim_random(sim, sim->options.jitter_ns + 1);
+
+    sim->members[event->a].port.sending = false;
+    lane->last_ns = at_ns > lane->last_ns ? at_ns : lane->last_ns + 1;
+    sim_push(sim, lane->last_ns,
+             &(struct sim_event){.run = run_at_port, .a = event->a, .b = event->b, .value = event->value});
+    send_chunk(sim, event->a);
+}

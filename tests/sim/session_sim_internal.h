@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef TESTS_SIM_SESSION_SIM_INTERNAL_H
+#define TESTS_SIM_SESSION_SIM_INTERNAL_H
+
+/* Shared by the two files of the simulator: session_sim.c (events, members, group, faults) and
+ * session_network.c (data lanes and ports). */
+
+#include "tests/sim/session_sim.h"
+
+struct sim_event {
+    uint64_t at_ns;
+    uint64_t number; /* events of one moment happen in the order in which they were made */
+    void (*run)(struct sim *sim, const struct sim_event *event);
+    uint32_t a, b;
+    uint64_t value;
+    struct session_event message;
+};
+
+/* One write on a data lane. */
+struct item {
+    uint32_t block;   /* FENCE_ITEM: a fence */
+    uint64_t end;     /* position in the lane's stream behind its last byte */
+    uint64_t content; /* what was read */
+};
+#define FENCE_ITEM UINT32_MAX
+
+/* A byte stream from one member to another. */
+struct lane {
+    struct item *items;
+    uint32_t count; /* posted */
+    uint32_t items_buffered, items_done, items_arrived;
+    uint64_t posted, buffered, sent, arrived, acknowledged;
+    uint64_t last_ns; /* the last chunk gets to the receiver's port */
+    bool stuck;       /* nothing leaves any more */
+    bool purged;      /* LOST at the sender */
+};
+
+struct chunk {
+    uint32_t from;
+    uint64_t bytes;
+};
+
+struct port {
+    uint64_t rate;
+    bool sending, receiving;
+    uint32_t turn;       /* the lane that was served last */
+    struct chunk *queue; /* ring of queue_size */
+    uint32_t queue_size, queue_first, queue_count;
+};
+
+struct member {
+    void *memory;
+    struct session *session; /* NULL: closed, or crashed */
+    struct session_action *actions;
+    uint64_t *skip; /* blocks held from the start; NULL: none */
+    struct port port;
+    struct lane *lanes;   /* by receiver */
+    uint64_t *control_ns; /* by receiver: when the last message gets there */
+    bool *lost;           /* by peer: LOST was told */
+    bool dead, corrupt, sealed;
+    int refuse;
+    bool paused;
+    uint64_t paused_until_ns;
+    struct session_event *backlog; /* what came in the pause */
+    size_t backlog_count, backlog_size;
+    uint64_t tick_ns; /* of the one tick that counts; SIM_NEVER: none */
+    uint32_t missing; /* blocks */
+};
+
+struct sim {
+    struct sim_options options;
+    struct rng rng;
+    struct session_checker checker;
+    struct sim_result result;
+    struct member *members;
+    bool *cut; /* by pair */
+    enum { UNDECIDED, COMMITTED, ABORTED } decision;
+    uint32_t incomplete; /* receivers that miss blocks */
+    uint64_t now_ns;
+    uint64_t next_number;
+    struct sim_event *heap;
+    size_t heap_count, heap_size;
+};
+
+/* Allocated, zeroed; never NULL. */
+void *sim_zeroed(size_t count, size_t bytes);
+
+void sim_push(struct sim *sim, uint64_t at_ns, const struct sim_event *event);
+uint64_t sim_random(struct sim *sim, uint64_t below);
+bool sim_is_cut(const struct sim *sim, uint32_t a, uint32_t b);
+
+/* Something happens to a member now, or when it is not paused any more. */
+void sim_deliver(struct sim *sim, uint32_t to, const struct session_event *message);
+
+void network_open(struct sim *sim, uint32_t member);
+void network_close(struct sim *sim, uint32_t member);
+/* The pause is over. */
+void network_resume(struct sim *sim, uint32_t member);
+void network_post(struct sim *sim, uint32_t from, uint32_t to, uint32_t block);
+/* LOST at `from`: nothing more is read or sent. */
+void network_purge(struct sim *sim, uint32_t from, uint32_t to);
+
+#endif
