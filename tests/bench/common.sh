@@ -78,15 +78,25 @@ mpi_algorithm_name() {
     if (($2)); then echo "MPI_Bcast ${names[$1]} $(($2 >> 10)) KiB"; else echo "MPI_Bcast ${names[$1]}"; fi
 }
 
-# covey_run FILE BYTES REPETITIONS: puts by node 0 of the running cluster; sets covey_how to the schedule and
-# block size that they used.
-covey_run() {
-    local file=$1 bytes=$2 repetitions=$3 before after json=$bench_work/covey.json
-    cluster_covey 0 --json bench models --bytes "$bytes" --count 1 >/dev/null
+# covey_bench FILE BYTES COUNT: that many puts by node 0 of the running cluster, after one to warm up. Leaves their
+# seconds in FILE, and sets covey_how to the schedule and block size that they used, covey_cpu to the processor
+# time of all nodes.
+covey_bench() {
+    local before after json=$bench_work/covey.json
     before=$(cluster_cpu)
-    cluster_covey 0 --json bench models --bytes "$bytes" --count "$repetitions" >"$json"
+    cluster_covey 0 --json bench models --bytes "$2" --count "$3" >"$json"
     after=$(cluster_cpu)
-    jq -r --argjson cpu "$(calculate "($after - $before) / $repetitions")" \
-        '.puts[] | "\(.seconds) \($cpu)"' "$json" >"$file"
-    covey_how=$(jq -r '.puts[0] | "covey \(.schedule) \(.block_bytes / 1024) KiB"' "$json")
+    covey_cpu=$(calculate "$after - $before")
+    jq -r '.puts[] | select(.warm_up != true) | .seconds' "$json" >"$1"
+    covey_how=$(jq -r '.puts[-1] | "covey \(.schedule) \(.block_bytes / 1024) KiB"' "$json")
+}
+
+# covey_run FILE BYTES COUNT: the measurement. What a run of the bench costs besides its puts is known from a run with
+# one put, and is not counted.
+covey_run() {
+    local once
+    covey_bench "$1.once" "$2" 1
+    once=$covey_cpu
+    covey_bench "$1.seconds" "$2" "$3"
+    awk -v cpu="$(calculate "($covey_cpu - $once) / ($3 - 1)")" '{ print $1, cpu }' "$1.seconds" >"$1"
 }

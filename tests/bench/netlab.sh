@@ -10,7 +10,7 @@
 
 bytes=$((16 << 20))
 floor=$(calculate "$bytes * 8 / 100e6")
-repetitions=$(pick 3 7)
+repetitions=$(pick 2 7)
 peer_repetitions=$(pick 2 5)
 
 row() { # row N WHAT FILE
