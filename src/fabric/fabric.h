@@ -48,7 +48,8 @@ struct fabric_options {
     const struct sockaddr *address; /* listen here (its port is not used) and connect from here */
     size_t address_bytes;
     const struct log *log;
-    uint64_t write_bytes_limit; /* tests: split writes at this size as a device would; 0: the device's own */
+    uint64_t connect_timeout_ns; /* a connection that is not made by then is LINK_DOWN; 0: 10 s */
+    uint64_t write_bytes_limit;  /* tests: as if the device's largest write were this; 0: the device's own */
 };
 
 /* What the backend can do; constant after open. */
@@ -59,7 +60,7 @@ struct fabric_limits {
 
 enum fabric_event_type {
     FABRIC_LINK_UP,
-    FABRIC_LINK_DOWN, /* error and text say why; last event of the link */
+    FABRIC_LINK_DOWN, /* error and text say why (0 after fabric_link_close()); last event of the link */
     FABRIC_ARRIVED,   /* a write with `immediate` is visible, and all before it on the link */
     FABRIC_MESSAGE,   /* data is valid until the next fabric_poll */
     FABRIC_WRITE_DONE /* the write posted with `cookie`, and all before it on the link, are done: the local
@@ -109,7 +110,7 @@ const char *fabric_provider(const struct fabric *fabric); /* "tcp", ... */
 size_t fabric_address(const struct fabric *fabric, uint8_t address[FABRIC_ADDRESS_MAX]);
 
 /* Make a link to the fabric at address, presenting token. FABRIC_LINK_UP or FABRIC_LINK_DOWN follows (DOWN
- * after timeout_ns at the latest). context is returned in every event of the link. */
+ * after connect_timeout_ns at the latest). context is returned in every event of the link. */
 int fabric_link_connect(struct fabric *fabric, enum fabric_lane lane, const uint8_t *address,
                         size_t address_bytes, const uint8_t token[FABRIC_TOKEN_BYTES], void *context,
                         struct fabric_link **link, struct fail *fail);
@@ -151,7 +152,8 @@ void fabric_region_remote(const struct fabric_region *region, uint64_t *address,
 size_t fabric_poll(struct fabric *fabric, struct fabric_event events[], size_t max);
 
 /* A descriptor that becomes readable when fabric_poll has something, once fabric_arm() returned true; false:
- * poll again first. */
+ * poll again first, and try again what was answered COVEY_AGAIN: there may be room now, which no event
+ * tells. */
 int fabric_fd(const struct fabric *fabric);
 bool fabric_arm(struct fabric *fabric);
 

@@ -1,0 +1,677 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Conformance of a backend to fabric.h: two fabrics in one process. The environment chooses the provider; see
+ * tests/lib/fabric_ends.h. */
+
+#include <netinet/in.h>
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "tests/lib/fabric_ends.h"
+
+static const struct log quiet;
+
+static void fill(uint8_t *bytes, size_t count, uint64_t seed)
+{
+    struct rng rng;
+
+    rng_init(&rng, seed);
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)rng_next(&rng);
+}
+
+static void check_filled(const uint8_t *bytes, size_t count, uint64_t seed)
+{
+    struct rng rng;
+    size_t same = 0;
+
+    rng_init(&rng, seed);
+    while (same < count && bytes[same] == (uint8_t)rng_next(&rng))
+        same++;
+    ck_assert_msg(same == count, "byte %zu of %zu differs", same, count);
+}
+
+static struct fabric_write immediate_alone(uint32_t immediate)
+{
+    return (struct fabric_write){.immediate = immediate};
+}
+
+/* --- Opening -------------------------------------------------------------------------------------------- */
+
+START_TEST(test_open_fabric_says_what_it_is)
+{
+    uint8_t address[FABRIC_ADDRESS_MAX];
+    struct host host;
+
+    host_open(&host, NULL);
+    ck_assert_str_eq(fabric_provider(host.fabric), ends_provider());
+    ck_assert_uint_gt(fabric_address(host.fabric, address), 0);
+    ck_assert_uint_le(fabric_address(host.fabric, address), FABRIC_ADDRESS_MAX);
+    ck_assert_uint_ge(fabric_limits(host.fabric)->write_bytes, 1 << 20);
+    ck_assert_uint_ge(fabric_limits(host.fabric)->outstanding, 8);
+    ck_assert_int_ge(fabric_fd(host.fabric), 0);
+    ck_assert(!host_drain(&host));
+    ck_assert(fabric_arm(host.fabric));
+    host_close(&host);
+    fabric_close(NULL);
+}
+END_TEST
+
+START_TEST(test_provider_that_is_not_there_is_unsupported)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct fabric_options options = {.provider = "no-such-provider",
+                                           .address = (struct sockaddr *)&address,
+                                           .address_bytes = sizeof(address),
+                                           .log = &quiet};
+    struct fabric *fabric = NULL;
+    struct fail fail;
+
+    ck_assert_int_eq(fabric_open(&options, &fabric, &fail), COVEY_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(fail.text, "no-such-provider"));
+    ck_assert_ptr_null(fabric);
+}
+END_TEST
+
+START_TEST(test_address_of_another_host_is_refused)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    const struct fabric_options options = {.provider = ends_provider(),
+                                           .address = (struct sockaddr *)&address,
+                                           .address_bytes = sizeof(address),
+                                           .log = &quiet};
+    struct fabric *fabric = NULL;
+    struct fail fail;
+
+    ck_assert_int_eq(inet_pton(AF_INET, "198.51.100.7", &address.sin_addr), 1);
+    ck_assert_int_lt(fabric_open(&options, &fabric, &fail), 0);
+    ck_assert_ptr_nonnull(strstr(fail.text, ends_provider()));
+    ck_assert_ptr_null(fabric);
+}
+END_TEST
+
+START_TEST(test_address_family_that_is_none_is_invalid)
+{
+    struct sockaddr address = {.sa_family = AF_UNIX};
+    const struct fabric_options options = {
+        .provider = ends_provider(), .address = &address, .address_bytes = sizeof(address), .log = &quiet};
+    struct fabric *fabric = NULL;
+    struct fail fail;
+
+    ck_assert_int_eq(fabric_open(&options, &fabric, &fail), COVEY_INVALID);
+}
+END_TEST
+
+/* --- Links ---------------------------------------------------------------------------------------------- */
+
+START_TEST(test_both_lanes_come_up)
+{
+    struct host a, b;
+    struct end from[FABRIC_LANES] = {0}, to[FABRIC_LANES] = {0};
+
+    host_open(&a, NULL);
+    host_open(&b, NULL);
+    /* One token may serve both: lane and token together say which link it is. */
+    for (int lane = 0; lane < FABRIC_LANES; lane++)
+        ends_join(&a, &b, (enum fabric_lane)lane, 7, &from[lane], &to[lane]);
+    for (int lane = 0; lane < FABRIC_LANES; lane++)
+        HOSTS_UNTIL(&a, &b, from[lane].up && to[lane].up);
+    for (int lane = 0; lane < FABRIC_LANES; lane++) {
+        end_close(&from[lane], &b);
+        end_close(&to[lane], &a);
+    }
+    host_close(&a);
+    host_close(&b);
+}
+END_TEST
+
+START_TEST(test_token_is_expected_once)
+{
+    struct host host;
+    struct end end = {.host = &host};
+    struct fabric_link *second = NULL;
+    uint8_t token[FABRIC_TOKEN_BYTES];
+    struct fail fail;
+
+    host_open(&host, NULL);
+    ends_token(3, token);
+    ck_assert_int_eq(fabric_link_expect(host.fabric, FABRIC_CONTROL, token, &end, &end.link, &fail), 0);
+    ck_assert_int_eq(fabric_link_expect(host.fabric, FABRIC_CONTROL, token, &end, &second, &fail),
+                     COVEY_EXISTS);
+    ck_assert_ptr_null(second);
+    end_close(&end, NULL);
+    host_close(&host);
+}
+END_TEST
+
+enum stranger { OTHER_TOKEN, OTHER_LANE, TOKEN_USED, TOKEN_CLOSED, STRANGERS };
+
+START_TEST(test_connection_without_the_right_token_is_refused)
+{
+    struct pair pair;
+    struct end end = {.host = &pair.a}, waiting = {.host = &pair.b};
+    uint8_t token[FABRIC_TOKEN_BYTES], address[FABRIC_ADDRESS_MAX];
+    struct fabric_counters counters;
+    struct fail fail;
+    size_t bytes;
+
+    pair_open(&pair, NULL); /* has used token 1 on the data lane */
+    bytes = fabric_address(pair.b.fabric, address);
+    ends_token(2, token);
+    ck_assert_int_eq(fabric_link_expect(pair.b.fabric, FABRIC_CONTROL, token, &waiting, &waiting.link, &fail),
+                     0);
+    if (_i == TOKEN_CLOSED)
+        end_close(&waiting, NULL);
+    if (_i == OTHER_TOKEN || _i == TOKEN_USED)
+        ends_token(_i == TOKEN_USED ? 1 : 99, token);
+    ck_assert_int_eq(fabric_link_connect(pair.a.fabric,
+                                         _i == OTHER_LANE || _i == TOKEN_USED ? FABRIC_DATA : FABRIC_CONTROL,
+                                         address, bytes, token, &end, &end.link, &fail),
+                     0);
+    PAIR_UNTIL(&pair, end.down);
+    ck_assert(!end.up);
+    ck_assert_int_eq(end.error, COVEY_UNREACHABLE);
+    fabric_counters(pair.b.fabric, &counters);
+    ck_assert_uint_eq(counters.refused_connections, 1);
+    end_free(&end);
+    if (_i != TOKEN_CLOSED) {
+        ck_assert(!waiting.up);
+        end_close(&waiting, NULL);
+    }
+    pair_close(&pair);
+}
+END_TEST
+
+/* The address of a fabric that is gone. */
+START_TEST(test_connecting_to_nobody_ends)
+{
+    struct host a, gone;
+    struct end end = {.host = &a};
+    uint8_t token[FABRIC_TOKEN_BYTES], address[FABRIC_ADDRESS_MAX];
+    struct fail fail;
+    size_t bytes;
+
+    host_open(&a, NULL);
+    host_open(&gone, NULL);
+    bytes = fabric_address(gone.fabric, address);
+    host_close(&gone);
+    ends_token(1, token);
+    if (fabric_link_connect(a.fabric, FABRIC_DATA, address, bytes, token, &end, &end.link, &fail) == 0) {
+        HOSTS_UNTIL(&a, NULL, end.down);
+        ck_assert(!end.up);
+        ck_assert_int_eq(end.error, COVEY_UNREACHABLE);
+        end_free(&end);
+    } else {
+        ck_assert_int_eq(fail.code, COVEY_UNREACHABLE);
+    }
+    host_close(&a);
+}
+END_TEST
+
+/* b is not driven, so nobody answers. */
+START_TEST(test_connecting_without_an_answer_times_out)
+{
+    const struct fabric_options options = {.connect_timeout_ns = 300 * UINT64_C(1000000)};
+    struct host a, b;
+    struct end from = {0}, to = {0};
+
+    host_open(&a, &options);
+    host_open(&b, NULL);
+    ends_join(&a, &b, FABRIC_DATA, 1, &from, &to);
+    HOSTS_UNTIL(&a, NULL, from.down);
+    ck_assert(!from.up);
+    ck_assert_int_eq(from.error, COVEY_UNREACHABLE);
+    end_free(&from);
+    fabric_link_close(to.link);
+    HOSTS_UNTIL(&a, &b, to.down);
+    end_free(&to);
+    host_close(&a);
+    host_close(&b);
+}
+END_TEST
+
+START_TEST(test_malformed_address_is_invalid)
+{
+    uint8_t token[FABRIC_TOKEN_BYTES] = {0}, address[FABRIC_ADDRESS_MAX] = {0};
+    struct fabric_link *link = NULL;
+    struct host host;
+    struct fail fail;
+
+    host_open(&host, NULL);
+    for (size_t bytes = 0; bytes <= FABRIC_ADDRESS_MAX; bytes++) {
+        memset(address, (int)bytes * 37, sizeof(address));
+        ck_assert_int_eq(
+            fabric_link_connect(host.fabric, FABRIC_DATA, address, bytes, token, NULL, &link, &fail),
+            COVEY_INVALID);
+    }
+    ck_assert_ptr_null(link);
+    host_close(&host);
+}
+END_TEST
+
+START_TEST(test_posts_before_up_and_after_close_say_peer_lost)
+{
+    const struct fabric_write write = immediate_alone(1);
+    struct host a, b;
+    struct end from = {0}, to = {0};
+
+    host_open(&a, NULL);
+    host_open(&b, NULL);
+    ends_join(&a, &b, FABRIC_DATA, 1, &from, &to);
+    ck_assert_int_eq(fabric_write(from.link, &write), COVEY_PEER_LOST);
+    ck_assert_int_eq(fabric_send(to.link, "x", 1), COVEY_PEER_LOST);
+    HOSTS_UNTIL(&a, &b, from.up && to.up);
+    fabric_link_close(from.link);
+    fabric_link_close(from.link);
+    ck_assert_int_eq(fabric_write(from.link, &write), COVEY_PEER_LOST);
+    ck_assert_int_eq(fabric_send(from.link, "x", 1), COVEY_PEER_LOST);
+    HOSTS_UNTIL(&a, &b, from.down && to.down);
+    ck_assert_int_eq(from.error, 0);
+    ck_assert_int_eq(to.error, COVEY_PEER_LOST);
+    ck_assert_int_eq(fabric_write(to.link, &write), COVEY_PEER_LOST);
+    end_free(&from);
+    end_free(&to);
+    host_close(&a);
+    host_close(&b);
+}
+END_TEST
+
+/* Connecting, waiting, accepting: a close at any moment ends in LINK_DOWN at both. */
+START_TEST(test_close_while_connecting)
+{
+    struct host a, b;
+    struct end from = {0}, to = {0};
+
+    host_open(&a, NULL);
+    host_open(&b, NULL);
+    ends_join(&a, &b, FABRIC_DATA, 1, &from, &to);
+    for (int step = 0; step < _i / 2; step++) {
+        host_drain(&a);
+        host_drain(&b);
+    }
+    fabric_link_close(_i % 2 == 0 ? from.link : to.link);
+    for (int step = 0; step < 4; step++)
+        host_drain(_i % 2 == 0 ? &a : &b);
+    ck_assert(_i % 2 == 0 ? from.down : to.down);
+    fabric_link_close(from.link);
+    fabric_link_close(to.link);
+    HOSTS_UNTIL(&a, &b, from.down && to.down);
+    end_free(&from);
+    end_free(&to);
+    host_close(&a);
+    host_close(&b);
+}
+END_TEST
+
+START_TEST(test_links_come_again_after_either_side_closed)
+{
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    for (int round = 0; round < 20; round++) {
+        struct fabric_write write = immediate_alone((uint32_t)round);
+
+        pair_write(&pair, &write);
+        PAIR_UNTIL(&pair, pair.to.immediates.count == 1);
+        ck_assert_uint_eq(pair.to.immediates.at[0], (uint64_t)round);
+        fabric_link_close(round % 2 == 0 ? pair.from.link : pair.to.link);
+        PAIR_UNTIL(&pair, pair.from.down && pair.to.down);
+        ck_assert_int_eq((round % 2 == 0 ? pair.from : pair.to).error, 0);
+        ck_assert_int_eq((round % 2 == 0 ? pair.to : pair.from).error, COVEY_PEER_LOST);
+        end_free(&pair.from);
+        end_free(&pair.to);
+        ends_join(round % 3 == 0 ? &pair.b : &pair.a, round % 3 == 0 ? &pair.a : &pair.b, FABRIC_DATA,
+                  (uint64_t)round + 2, round % 3 == 0 ? &pair.to : &pair.from,
+                  round % 3 == 0 ? &pair.from : &pair.to);
+        PAIR_UNTIL(&pair, pair.from.up && pair.to.up);
+    }
+    pair_close(&pair);
+}
+END_TEST
+
+#define LINKS 48
+
+START_TEST(test_many_links_keep_apart)
+{
+    struct end from[LINKS] = {0}, to[LINKS] = {0};
+    struct host a, b;
+
+    host_open(&a, NULL);
+    host_open(&b, NULL);
+    for (int i = 0; i < LINKS; i++)
+        ends_join(&a, &b, (enum fabric_lane)(i % 2), (uint64_t)i, &from[i], &to[i]);
+    for (int i = 0; i < LINKS; i++)
+        HOSTS_UNTIL(&a, &b, from[i].up && to[i].up);
+    for (int i = 0; i < LINKS; i++) {
+        const struct fabric_write write = immediate_alone((uint32_t)i);
+
+        ck_assert_int_eq(fabric_write(from[i].link, &write), 0);
+        ck_assert_int_eq(fabric_send(to[i].link, &i, sizeof(i)), 0);
+    }
+    for (int i = 0; i < LINKS; i++) {
+        HOSTS_UNTIL(&a, &b, to[i].immediates.count == 1 && from[i].lengths.count == 1);
+        ck_assert_uint_eq(to[i].immediates.at[0], (uint64_t)i);
+        ck_assert_mem_eq(from[i].bytes, &i, sizeof(i));
+    }
+    for (int i = 0; i < LINKS; i++)
+        fabric_link_close(i % 2 == 0 ? from[i].link : to[i].link);
+    for (int i = 0; i < LINKS; i++) {
+        HOSTS_UNTIL(&a, &b, from[i].down && to[i].down);
+        end_free(&from[i]);
+        end_free(&to[i]);
+    }
+    host_close(&a);
+    host_close(&b);
+}
+END_TEST
+
+/* --- Writes --------------------------------------------------------------------------------------------- */
+
+/* "A write may become visible piece by piece and must be looked at only after its immediate, or that of a
+ * later write on the link, has arrived: data and the counter that guards it are two writes, data first." */
+#define PAIRS      2000
+#define SLOT_BYTES 4096
+
+static void check_slot(struct end *end, const struct fabric_event *event)
+{
+    const struct target *target = end->user;
+
+    if (event->type != FABRIC_ARRIVED)
+        return;
+    ck_assert_uint_lt(event->immediate, PAIRS);
+    check_filled(target->base + (event->immediate % 64) * SLOT_BYTES, SLOT_BYTES,
+                 event->immediate / 64 * 64 + event->immediate % 64);
+}
+
+START_TEST(test_data_is_there_when_its_flag_arrives)
+{
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 64 * SLOT_BYTES, false);
+    target_open(&target, &pair.b, 64 * SLOT_BYTES, true);
+    pair.to.on_event = check_slot;
+    pair.to.user = &target;
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        size_t offset = (i % 64) * SLOT_BYTES;
+        struct fabric_write data = target_write(&source, &target, offset, SLOT_BYTES),
+                            flag = immediate_alone(i);
+
+        if (i >= 64) /* the slot is free once its former data were looked at */
+            PAIR_UNTIL(&pair, pair.to.immediates.count > i - 64 && pair.from.cookies.count > i - 64);
+        fill(source.base + offset, SLOT_BYTES, i);
+        flag.signalled = true;
+        pair_write(&pair, &data);
+        pair_write(&pair, &flag);
+    }
+    PAIR_UNTIL(&pair, pair.to.immediates.count == PAIRS && pair.from.cookies.count == PAIRS);
+    for (uint32_t i = 0; i < PAIRS; i++)
+        ck_assert_uint_eq(pair.to.immediates.at[i], i);
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+START_TEST(test_writes_of_all_sizes_touch_exactly_their_bytes)
+{
+    static const size_t sizes[] = {1,     2,     7,     64,     127,     128,           129,    255,   256,
+                                   257,   4095,  4096,  4097,   8999,    9000,          9001,   16384, 65535,
+                                   65536, 65537, 99999, 262144, 1 << 20, (1 << 20) + 1, 4194304};
+    const size_t room = (4 << 20) + 128;
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, room, false);
+    target_open(&target, &pair.b, room, true);
+    fill(source.base, room, 5);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct fabric_write write = target_write(&source, &target, 63, sizes[i]);
+
+        memset(target.base, 0xee, sizes[i] + 128);
+        write.immediate = (uint32_t)(0xfffffff0 + i);
+        write.signalled = true;
+        write.cookie = UINT64_MAX - i;
+        pair_write(&pair, &write);
+        PAIR_UNTIL(&pair, pair.to.immediates.count == i + 1 && pair.from.cookies.count == i + 1);
+        ck_assert_uint_eq(pair.to.immediates.at[i], (uint32_t)(0xfffffff0 + i));
+        ck_assert_uint_eq(pair.from.cookies.at[i], UINT64_MAX - i);
+        ck_assert(memcmp(target.base + 63, source.base + 63, sizes[i]) == 0);
+        ck_assert_uint_eq(target.base[62], 0xee);
+        ck_assert_uint_eq(target.base[63 + sizes[i]], 0xee);
+    }
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+START_TEST(test_pieces_are_gathered_in_order)
+{
+    static const size_t lengths[][FABRIC_PIECES_MAX] = {{1},
+                                                        {0, 5},
+                                                        {3, 0, 9},
+                                                        {1, 2, 3, 4},
+                                                        {0, 0, 0, 0},
+                                                        {5000, 1, 70000, 33},
+                                                        {0, 128, 0, 1},
+                                                        {65536, 65536, 65536, 65536}};
+    const size_t room = 1 << 20;
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, room, false);
+    target_open(&target, &pair.b, room, true);
+    fill(source.base, room, 6);
+    for (uint32_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        struct fabric_piece pieces[FABRIC_PIECES_MAX];
+        struct fabric_write write = {.pieces = pieces,
+                                     .count = FABRIC_PIECES_MAX,
+                                     .remote_address = target.address + 1000,
+                                     .remote_key = target.key,
+                                     .immediate = i};
+        size_t at = 0;
+
+        for (size_t p = 0; p < FABRIC_PIECES_MAX; p++) /* from scattered places, last first */
+            pieces[p] = (struct fabric_piece){
+                .base = source.base + (3 - p) * 200000, .bytes = lengths[i][p], .region = source.region};
+        pair_write(&pair, &write);
+        PAIR_UNTIL(&pair, pair.to.immediates.count == i + 1);
+        for (size_t p = 0; p < FABRIC_PIECES_MAX; p++) {
+            ck_assert(memcmp(target.base + 1000 + at, pieces[p].base, pieces[p].bytes) == 0);
+            at += pieces[p].bytes;
+        }
+    }
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+START_TEST(test_requests_outside_the_limits_are_invalid)
+{
+    const struct fabric_options options = {.write_bytes_limit = 65536};
+    static uint8_t message[FABRIC_MESSAGE_MAX + 1];
+    struct fabric_piece pieces[FABRIC_PIECES_MAX + 1];
+    struct fabric_write write = {.pieces = pieces, .immediate = FABRIC_IMMEDIATE_NONE};
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, &options);
+    target_open(&source, &pair.a, 1 << 20, false);
+    target_open(&target, &pair.b, 1 << 20, true);
+    write.remote_address = target.address;
+    write.remote_key = target.key;
+    for (size_t i = 0; i <= FABRIC_PIECES_MAX; i++)
+        pieces[i] = (struct fabric_piece){.base = source.base, .bytes = 16384, .region = source.region};
+    ck_assert_uint_eq(fabric_limits(pair.a.fabric)->write_bytes, 65536);
+
+    write.count = FABRIC_PIECES_MAX + 1;
+    ck_assert_int_eq(fabric_write(pair.from.link, &write), COVEY_INVALID);
+    write.count = FABRIC_PIECES_MAX;
+    ck_assert_int_eq(fabric_write(pair.from.link, &write), 0);
+    pieces[0].bytes++;
+    ck_assert_int_eq(fabric_write(pair.from.link, &write), COVEY_INVALID);
+    pieces[0].bytes = SIZE_MAX;
+    ck_assert_int_eq(fabric_write(pair.from.link, &write), COVEY_INVALID);
+    write.count = 0;
+    write.immediate = UINT64_C(1) << 32;
+    ck_assert_int_eq(fabric_write(pair.from.link, &write), COVEY_INVALID);
+    ck_assert_int_eq(fabric_send(pair.from.link, message, 0), COVEY_INVALID);
+    ck_assert_int_eq(fabric_send(pair.from.link, message, sizeof(message)), COVEY_INVALID);
+    ck_assert_int_eq(fabric_send(pair.from.link, message, FABRIC_MESSAGE_MAX), 0);
+    PAIR_UNTIL(&pair, pair.to.lengths.count == 1);
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+/* Nothing of the sender's is polled: at some point there is no more room, and a poll makes some. */
+START_TEST(test_posts_beyond_the_outstanding_ask_to_come_again)
+{
+    bool signalled = _i % 2 == 0, message = _i / 2 == 1;
+    struct target source, target;
+    uint64_t posted = 0, limit;
+    struct pair pair;
+    int error = 0;
+
+    pair_open(&pair, NULL);
+    limit = fabric_limits(pair.a.fabric)->outstanding;
+    target_open(&source, &pair.a, 65536, false);
+    target_open(&target, &pair.b, 65536, true);
+    for (int round = 0; round < 20; round++) {
+        for (uint64_t burst = 0; burst <= limit; burst++) {
+            struct fabric_write write = target_write(&source, &target, 0, 64);
+
+            write.signalled = signalled;
+            write.cookie = posted;
+            error = message ? fabric_send(pair.from.link, &posted, sizeof(posted))
+                            : fabric_write(pair.from.link, &write);
+            if (error != 0)
+                break;
+            posted++;
+        }
+        ck_assert_int_eq(error, COVEY_AGAIN);
+        PAIR_UNTIL(&pair, fabric_send(pair.from.link, "?", 1) == 0);
+    }
+    PAIR_UNTIL(&pair, pair.to.lengths.count == 20 + (message ? posted : 0));
+    if (signalled && !message) {
+        PAIR_UNTIL(&pair, pair.from.cookies.count == posted);
+        for (uint64_t i = 0; i < posted; i++)
+            ck_assert_uint_eq(pair.from.cookies.at[i], i);
+    } else {
+        ck_assert_uint_eq(pair.from.cookies.count, 0);
+    }
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+/* Writes and messages of one link become visible in posting order, whatever their sizes. */
+START_TEST(test_mixed_posts_arrive_in_order)
+{
+    enum { POSTS = 3000 };
+    uint8_t *message = malloc(FABRIC_MESSAGE_MAX);
+    struct target source, target;
+    struct pair pair;
+    struct rng rng;
+
+    rng_init(&rng, (uint64_t)_i);
+    pair_open(&pair, NULL);
+    pair.a.max_events = pair.b.max_events = _i == 0 ? 1 : 64;
+    target_open(&source, &pair.a, 1 << 18, false);
+    target_open(&target, &pair.b, 1 << 18, true);
+    for (uint32_t i = 0; i < POSTS; i++) {
+        size_t bytes = (size_t)1 << rng_below(&rng, 15);
+
+        bytes = 1 + (size_t)rng_below(&rng, bytes);
+        if (rng_below(&rng, 2) == 0) {
+            fill(message, bytes, i);
+            pair_send(&pair, message, bytes);
+        } else {
+            struct fabric_write write =
+                target_write(&source, &target, 0, rng_below(&rng, 3) == 0 ? 0 : bytes);
+
+            write.immediate = i;
+            write.signalled = rng_below(&rng, 2) == 0;
+            write.cookie = i;
+            pair_write(&pair, &write);
+        }
+    }
+    PAIR_UNTIL(&pair, pair.to.immediates.count + pair.to.lengths.count == POSTS);
+    for (size_t i = 1; i < pair.to.immediates.count; i++)
+        ck_assert_uint_lt(pair.to.immediates.at[i - 1], pair.to.immediates.at[i]);
+    for (size_t i = 1; i < pair.from.cookies.count; i++)
+        ck_assert_uint_lt(pair.from.cookies.at[i - 1], pair.from.cookies.at[i]);
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+    free(message);
+}
+END_TEST
+
+START_TEST(test_messages_of_all_sizes_arrive_whole)
+{
+    static const size_t sizes[] = {1, 2, 127, 128, 129, 255, 256, 257, 1000, 4096, 8999, 9001, 16383, 16384};
+    uint8_t *message = malloc(FABRIC_MESSAGE_MAX);
+    struct pair pair;
+    size_t at = 0;
+
+    pair_open(&pair, NULL);
+    for (int round = 0; round < 30; round++) {
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            fill(message, sizes[i], i);
+            pair_send(&pair, message, sizes[i]);
+            memset(message, 0, sizes[i]); /* it was copied */
+        }
+    }
+    PAIR_UNTIL(&pair, pair.to.lengths.count == 30 * sizeof(sizes) / sizeof(sizes[0]));
+    for (size_t i = 0; i < pair.to.lengths.count; i++) {
+        ck_assert_uint_eq(pair.to.lengths.at[i], sizes[i % (sizeof(sizes) / sizeof(sizes[0]))]);
+        check_filled(pair.to.bytes + at, pair.to.lengths.at[i], i % (sizeof(sizes) / sizeof(sizes[0])));
+        at += pair.to.lengths.at[i];
+    }
+    pair_close(&pair);
+    free(message);
+}
+END_TEST
+
+int main(void)
+{
+    const struct suite_test tests[] = {
+        SUITE_TEST(test_open_fabric_says_what_it_is),
+        SUITE_TEST(test_provider_that_is_not_there_is_unsupported),
+        SUITE_TEST(test_address_of_another_host_is_refused),
+        SUITE_TEST(test_address_family_that_is_none_is_invalid),
+        SUITE_TEST(test_both_lanes_come_up),
+        SUITE_TEST(test_token_is_expected_once),
+        SUITE_LOOP(test_connection_without_the_right_token_is_refused, STRANGERS),
+        SUITE_TEST(test_connecting_to_nobody_ends),
+        SUITE_TEST(test_connecting_without_an_answer_times_out),
+        SUITE_TEST(test_malformed_address_is_invalid),
+        SUITE_TEST(test_posts_before_up_and_after_close_say_peer_lost),
+        SUITE_LOOP(test_close_while_connecting, 12),
+        SUITE_TEST(test_links_come_again_after_either_side_closed),
+        SUITE_TEST(test_many_links_keep_apart),
+        SUITE_TEST(test_data_is_there_when_its_flag_arrives),
+        SUITE_TEST(test_writes_of_all_sizes_touch_exactly_their_bytes),
+        SUITE_TEST(test_pieces_are_gathered_in_order),
+        SUITE_TEST(test_requests_outside_the_limits_are_invalid),
+        SUITE_LOOP(test_posts_beyond_the_outstanding_ask_to_come_again, 4),
+        SUITE_LOOP(test_mixed_posts_arrive_in_order, 3),
+        SUITE_TEST(test_messages_of_all_sizes_arrive_whole)};
+
+    ends_load();
+    return suite_run("fabric", tests, sizeof(tests) / sizeof(tests[0]), 120);
+}
