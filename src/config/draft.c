@@ -214,7 +214,8 @@ static bool parse_clean(struct draft *draft, const char *clean, struct report *r
     if (good)
         keys_read(&reader, config_root_setting(&config), &root_table, draft);
     else
-        report_add(report, (unsigned)config_error_line(&config), "syntax: %s", config_error_text(&config));
+        report_add(report, (unsigned)config_error_line(&config), "syntax: libconfig says: %s",
+                   config_error_text(&config));
     config_destroy(&config);
     return good;
 }

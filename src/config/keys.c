@@ -25,7 +25,7 @@ static void append_path(struct text *text, const config_setting_t *setting)
         return;
     append_path(text, parent);
     if (config_setting_name(setting) != NULL)
-        text_append(text, "%s%s", text->length == 0 ? "" : ".", config_setting_name(setting));
+        text_append(text, "%s%.64s", text->length == 0 ? "" : ".", config_setting_name(setting));
     else
         text_append(text, "[%d]", config_setting_index(setting));
 }
@@ -75,7 +75,7 @@ static const char *describe(const config_setting_t *setting, struct found *found
                  QUOTE(config_setting_get_string(setting)));
         return found->text;
     case CONFIG_TYPE_FLOAT:
-        return "a number with a fraction";
+        return "a floating-point number";
     case CONFIG_TYPE_BOOL:
         return config_setting_get_bool(setting) ? "the boolean true" : "the boolean false";
     case CONFIG_TYPE_GROUP:

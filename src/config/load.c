@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/load.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,8 +203,10 @@ static struct covey_options *load_draft(const char *path, struct draft *draft, c
     draft_check(draft, host, report);
     self = draft_choose(draft, node_name, host, report);
     load_secret(draft, host, &secret, report);
-    if (report_is_clean(report))
+    if (report_is_clean(report)) {
+        assert(self != NULL);
         options = build_options(path, draft, self, report);
+    }
     if (options != NULL) {
         options->secret = (uint8_t *)secret.bytes;
         options->secret_bytes = secret.count;

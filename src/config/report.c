@@ -67,33 +67,36 @@ static int compare_lines(const void *left, const void *right)
     return (a->order > b->order) - (a->order < b->order);
 }
 
-static void mask_controls(char *bytes)
+static void mask_controls(char *bytes, size_t count)
 {
-    for (char *c = bytes; *c != '\0'; c++) {
-        if (((unsigned char)*c < 0x20 && *c != '\n') || *c == 0x7f)
-            *c = '?';
+    for (size_t i = 0; i < count; i++) {
+        if ((unsigned char)bytes[i] < 0x20 || bytes[i] == 0x7f)
+            bytes[i] = '?';
     }
+}
+
+static void append_line(struct text *text, const char *path, const struct report_line *line)
+{
+    size_t begin = text->length;
+
+    text_append(text, "%s:", path);
+    if (line->line != 0)
+        text_append(text, "%u:", line->line);
+    text_append(text, " %s", line->text);
+    if (!text->failed)
+        mask_controls(text->bytes + begin, text->length - begin);
+    text_append(text, "\n");
 }
 
 char *report_text(struct report *report)
 {
     struct text text = {0};
-    char *bytes;
 
     if (report->no_memory)
         return NULL;
     if (report->count > 1)
         qsort(report->lines, report->count, sizeof(*report->lines), compare_lines);
-    for (size_t i = 0; i < report->count; i++) {
-        const struct report_line *line = &report->lines[i];
-
-        if (line->line == 0)
-            text_append(&text, "%s: %s\n", report->path, line->text);
-        else
-            text_append(&text, "%s:%u: %s\n", report->path, line->line, line->text);
-    }
-    bytes = text_take(&text);
-    if (bytes != NULL)
-        mask_controls(bytes);
-    return bytes;
+    for (size_t i = 0; i < report->count; i++)
+        append_line(&text, report->path, &report->lines[i]);
+    return text_take(&text);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define KEY_SHOWN_MAX 64 /* bytes of a key in a message */
+
 /* What the grammar allows next:
  *
  *     group:  { KEY = VALUE [;,] ... }      KEY_NEXT -> ASSIGN_NEXT -> VALUE_NEXT -> END_NEXT -> KEY_NEXT
@@ -23,11 +25,14 @@ struct scanned_key {
     unsigned line;
 };
 
+enum value_type { NO_VALUE, BOOLEAN_VALUE, INTEGER_VALUE, FLOAT_VALUE, STRING_VALUE, GROUP_VALUE };
+
 struct scope {
     char open; /* '{', '(' or '['; 0: the file */
     unsigned line;
-    size_t first_key; /* of this group, in scan.keys */
-    size_t index;     /* of the current value, in a list */
+    size_t first_key;     /* of this group, in scan.keys */
+    size_t index;         /* of the current value, in a list */
+    enum value_type type; /* of an array's first value */
 };
 
 struct scan {
@@ -62,7 +67,8 @@ static void where(const struct scan *scan, struct text *text)
         } else if (past > scope->first_key && (i < scan->depth || at_value)) {
             const struct scanned_key *key = &scan->keys[past - 1];
 
-            text_append(text, "%s%.*s", text->length == 0 ? "" : ".", (int)key->bytes, key->name);
+            text_append(text, "%s%.*s", text->length == 0 ? "" : ".",
+                        (int)(key->bytes < KEY_SHOWN_MAX ? key->bytes : KEY_SHOWN_MAX), key->name);
         }
     }
     if (text->length == 0)
@@ -101,24 +107,14 @@ static void complain_order(struct scan *scan, const char *found, size_t bytes)
 
     text_quote(found, bytes, &quoted);
     scan->stop = true;
-    switch (scan->expect) {
-    case KEY_NEXT:
-        complain(scan, "found %s where a key%s belongs", quoted.text, scope->open == 0 ? "" : " or '}'");
-        return;
-    case ASSIGN_NEXT:
+    if (scan->expect == ASSIGN_NEXT)
         complain(scan, "found %s where '=' and a value belong", quoted.text);
-        return;
-    case VALUE_NEXT:
-    case VALUE_OR_CLOSE:
+    else if (scan->expect == VALUE_NEXT || scan->expect == VALUE_OR_CLOSE)
         complain(scan, "the value is missing: found %s in its place", quoted.text);
-        return;
-    case END_NEXT:
-        if (in_list(scan))
-            complain(scan, "found %s where ',' or '%c' belongs", quoted.text, scope->open == '(' ? ')' : ']');
-        else
-            complain(scan, "found %s where a key%s belongs", quoted.text, scope->open == 0 ? "" : " or '}'");
-        return;
-    }
+    else if (in_list(scan))
+        complain(scan, "found %s where ',' or '%c' belongs", quoted.text, scope->open == '(' ? ')' : ']');
+    else
+        complain(scan, "found %s where a key%s belongs", quoted.text, scope->open == 0 ? "" : " or '}'");
 }
 
 static void skip_to(struct scan *scan, const char *to)
@@ -131,13 +127,23 @@ static void skip_to(struct scan *scan, const char *to)
     }
 }
 
-/* Whether a value may stand here; complains if not. */
-static bool take_value(struct scan *scan, const char *found, size_t bytes)
+/* Whether a value of this type may stand here; complains if not. libconfig's arrays hold plain values of one
+ * type. */
+static bool take_value(struct scan *scan, enum value_type type, const char *found, size_t bytes)
 {
+    struct scope *scope = &scan->scopes[scan->depth];
+
     if (scan->expect != VALUE_NEXT && scan->expect != VALUE_OR_CLOSE) {
         complain_order(scan, found, bytes);
         return false;
     }
+    if (scope->open != '[')
+        return true;
+    if (type == GROUP_VALUE)
+        complain(scan, "an array [ ] holds plain values; a list ( ) holds groups and lists too");
+    else if (scope->type != NO_VALUE && scope->type != type)
+        complain(scan, "an array [ ] holds values of one type; a list ( ) may mix them");
+    scope->type = type;
     return true;
 }
 
@@ -181,34 +187,44 @@ static bool keep_key(struct scan *scan, struct scanned_key key)
     return true;
 }
 
+static bool is_boolean(const char *word, size_t bytes)
+{
+    return (bytes == 4 && strncasecmp(word, "true", 4) == 0) ||
+           (bytes == 5 && strncasecmp(word, "false", 5) == 0);
+}
+
+static const struct scanned_key *find_twin(const struct scan *scan, const char *word, size_t bytes)
+{
+    for (size_t i = scan->scopes[scan->depth].first_key; i < scan->key_count; i++) {
+        if (scan->keys[i].bytes == bytes && memcmp(scan->keys[i].name, word, bytes) == 0)
+            return &scan->keys[i];
+    }
+    return NULL;
+}
+
 static void scan_key(struct scan *scan, const char *word, size_t bytes)
 {
-    const struct scope *scope = &scan->scopes[scan->depth];
-    const struct scanned_key *twin = NULL;
+    const struct scanned_key *twin = find_twin(scan, word, bytes);
+    unsigned twin_line = twin == NULL ? 0 : twin->line;
 
-    for (size_t i = scope->first_key; i < scan->key_count && twin == NULL; i++) {
-        if (scan->keys[i].bytes == bytes && memcmp(scan->keys[i].name, word, bytes) == 0)
-            twin = &scan->keys[i];
+    if (is_boolean(word, bytes)) {
+        complain_order(scan, word, bytes);
+        return;
     }
-    if (scan->key_count - scope->first_key >= SCAN_KEYS_MAX) {
+    if (scan->key_count - scan->scopes[scan->depth].first_key >= SCAN_KEYS_MAX) {
         complain(scan, "more than %d keys in one group", SCAN_KEYS_MAX);
         scan->stop = true;
         return;
     }
     scan->expect = ASSIGN_NEXT;
-    if (!keep_key(scan, (struct scanned_key){word, bytes, scan->line}) || twin == NULL)
-        return;
-    complain(scan, "stands here again, after line %u: keep one of them", twin->line);
-}
-
-static bool word_is(const char *word, size_t bytes, const char *literal)
-{
-    return bytes == strlen(literal) && strncasecmp(word, literal, bytes) == 0;
+    if (keep_key(scan, (struct scanned_key){word, bytes, scan->line}) && twin_line != 0)
+        complain(scan, "stands here again, after line %u; keep one of them", twin_line);
 }
 
 static void scan_word(struct scan *scan)
 {
     const char *word = scan->at;
+    struct quoted quoted;
     size_t bytes;
 
     while (scan->at < scan->end && is_word_byte(*scan->at))
@@ -217,11 +233,9 @@ static void scan_word(struct scan *scan)
     text_append_bytes(scan->clean, word, bytes);
     if (!in_list(scan) && (scan->expect == KEY_NEXT || scan->expect == END_NEXT)) {
         scan_key(scan, word, bytes);
-    } else if (take_value(scan, word, bytes)) {
-        struct quoted quoted;
-
-        if (!word_is(word, bytes, "true") && !word_is(word, bytes, "false"))
-            complain(scan, "the word %.*s is no value: a string stands in quotes, %s", (int)bytes, word,
+    } else if (take_value(scan, BOOLEAN_VALUE, word, bytes)) {
+        if (!is_boolean(word, bytes))
+            complain(scan, "a bare word is no value; a string stands in quotes, as %s",
                      text_quote(word, bytes, &quoted));
         end_value(scan);
     }
@@ -291,21 +305,20 @@ static bool is_float(const char *bytes, size_t count)
 static void scan_number(struct scan *scan)
 {
     const char *number = scan->at;
+    struct quoted quoted;
     size_t bytes;
     int64_t value;
 
     while (scan->at < scan->end && (is_word_byte(*scan->at) || *scan->at == '+' || *scan->at == '.'))
         scan->at++;
     bytes = (size_t)(scan->at - number);
-    if (!take_value(scan, number, bytes))
-        return;
     if (read_integer(number, bytes, &value)) {
-        text_append(scan->clean, "%" PRId64 "L", value);
+        if (take_value(scan, INTEGER_VALUE, number, bytes))
+            text_append(scan->clean, "%" PRId64 "L", value);
     } else if (is_float(number, bytes)) {
-        text_append(scan->clean, "0.0");
-    } else {
-        struct quoted quoted;
-
+        if (take_value(scan, FLOAT_VALUE, number, bytes))
+            text_append(scan->clean, "0.0");
+    } else if (take_value(scan, INTEGER_VALUE, number, bytes)) {
         complain(scan, "%s is not a number; a value with a unit stands in quotes",
                  text_quote(number, bytes, &quoted));
     }
@@ -352,7 +365,7 @@ static void scan_string(struct scan *scan)
 {
     const char *string = scan->at, *end = string_end(scan);
 
-    if (end == NULL || !take_value(scan, string, (size_t)(end - string)))
+    if (end == NULL || !take_value(scan, STRING_VALUE, string, (size_t)(end - string)))
         return;
     text_append_bytes(scan->clean, string, (size_t)(end - string));
     scan->at = end;
@@ -398,14 +411,14 @@ static void scan_comment(struct scan *scan)
 
 static void open_scope(struct scan *scan, char mark)
 {
-    if (!take_value(scan, &mark, 1))
+    if (!take_value(scan, GROUP_VALUE, &mark, 1))
         return;
     if (scan->depth == SCAN_DEPTH_MAX) {
         complain(scan, "more than %d groups and lists inside one another", SCAN_DEPTH_MAX);
         scan->stop = true;
         return;
     }
-    scan->scopes[++scan->depth] = (struct scope){mark, scan->line, scan->key_count, 0};
+    scan->scopes[++scan->depth] = (struct scope){mark, scan->line, scan->key_count, 0, NO_VALUE};
     scan->expect = mark == '{' ? KEY_NEXT : VALUE_OR_CLOSE;
 }
 
@@ -430,6 +443,20 @@ static void close_scope(struct scan *scan, char mark)
     }
 }
 
+/* A ';' or ','. A group goes on after a setting that has no value: the next one can be understood again. */
+static void end_setting(struct scan *scan, char mark)
+{
+    bool list = in_list(scan);
+
+    if (scan->expect != END_NEXT || (list && mark == ';')) {
+        complain_order(scan, &mark, 1);
+        scan->stop = list;
+    } else if (list) {
+        scan->scopes[scan->depth].index++;
+    }
+    scan->expect = list ? VALUE_NEXT : KEY_NEXT;
+}
+
 static void scan_mark(struct scan *scan, char mark)
 {
     switch (mark) {
@@ -450,11 +477,7 @@ static void scan_mark(struct scan *scan, char mark)
         scan->expect = VALUE_NEXT;
         return;
     default: /* ';' or ',' */
-        if (scan->expect != END_NEXT || (mark == ';' && in_list(scan)))
-            complain_order(scan, &mark, 1);
-        else if (in_list(scan))
-            scan->scopes[scan->depth].index++;
-        scan->expect = in_list(scan) ? VALUE_NEXT : KEY_NEXT;
+        end_setting(scan, mark);
     }
 }
 

@@ -147,19 +147,18 @@ static bool extra_step(const struct schedule *schedule, const struct cube *cube,
     return cube->pairs > 0 && step == binomial_steps(schedule) - 1;
 }
 
-/* In the extra step twins give each other the block that they owe. A single block goes across the cube once
- * more instead, to the vertices of which one rank still lacks it, as in a binomial tree. */
-static bool crosses_cube(const struct schedule *schedule, const struct cube *cube, uint32_t to_vertex,
-                         uint64_t step)
-{
-    if (!extra_step(schedule, cube, step))
-        return true;
-    return schedule->blocks == 1 && cube_pair(cube, to_vertex);
-}
-
+/* In the extra step twins give each other the block that they owe. */
 static bool twins_even_out(const struct schedule *schedule, const struct cube *cube, uint64_t step)
 {
     return schedule->blocks > 1 && extra_step(schedule, cube, step);
+}
+
+/* With a single block the extra step crosses the cube once more instead, into the vertices of which one rank
+ * still lacks it, as in a binomial tree. */
+static bool vertex_is_open(const struct schedule *schedule, const struct cube *cube, uint32_t vertex,
+                           uint64_t step)
+{
+    return !extra_step(schedule, cube, step) || cube_pair(cube, vertex);
 }
 
 static bool binomial_outgoing(const struct schedule_rank *part, uint64_t step, struct transfer *out)
@@ -175,7 +174,7 @@ static bool binomial_outgoing(const struct schedule_rank *part, uint64_t step, s
         out->peer = cube_twin(&cube, part->rank);
         return true;
     }
-    if (!crosses_cube(schedule, &cube, neighbour, step) ||
+    if (!vertex_is_open(schedule, &cube, neighbour, step) ||
         !block_entering(schedule, &cube, neighbour, (int64_t)step, &out->block))
         return false;
     out->peer = cube_receiver(&cube, neighbour, step);
@@ -195,7 +194,7 @@ static bool binomial_incoming(const struct schedule_rank *part, uint64_t step, s
         in->peer = twin;
         return true;
     }
-    if (!crosses_cube(schedule, &cube, vertex, step) ||
+    if (!vertex_is_open(schedule, &cube, vertex, step) ||
         !block_entering(schedule, &cube, vertex, (int64_t)step, &in->block))
         return false;
     in->peer = cube_transmitter(&cube, cube_neighbour(&cube, vertex, step), step);
@@ -206,8 +205,7 @@ static struct step_range binomial_revealing(const struct schedule_rank *part)
 {
     uint32_t dimensions = floor_log2(part->schedule.members);
 
-    /* Roles and dimensions repeat every 2l steps. By step 2l + 1 every edge that is ever used between two
-     * vertices has a block to carry, and so has the one between twins. */
+    /* Roles and dimensions repeat every 2l steps, and from step 2l + 1 on every edge has a block to carry. */
     return (struct step_range){.first = 0, .stride = 1, .count = 4 * dimensions + 1};
 }
 

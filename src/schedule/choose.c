@@ -7,13 +7,14 @@
  *      n <= 3             chain      the plainest way to reach the bound, k + n - 2 there: one rank to hear
  *                                    from, one to send to, blocks in order
  *      n a power of two   binomial   the fewest peers, log2 n, and each pair of them exchanges blocks
- *      any other n        circulant  at most 2 ceil(log2 n) peers, all links loaded alike; binomial puts
- *                                    every other block of a doubled vertex on the link between its twins:
- *                                    by the model, a link of half the speed costs x1.8 there, here x1.25
+ *      any other n        circulant  at most 2 ceil(log2 n) peers, and each edge has every q-th block to
+ *                                    carry: one of half the speed costs a factor of 1 + 1/q, q =
+ *                                    ceil(log2 n), wherever it is; on binomial's link between twins,
+ *                                    which is used in most steps, it costs 1.5 to 1.8
  *
  * A chain of more than three takes n - 1 - ceil(log2 n) steps more. With many blocks these are lost in the
- * noise (n = 8, k = 256: 262 steps against 258, and as fast when measured on equal links), but one slow link
- * then delays everyone behind it by its full factor, so `auto` leaves that choice to the user.
+ * noise (n = 8, k = 256: 262 steps against 258, and as fast when measured on equal links), but one link of
+ * half the speed then costs a factor of 2, so `auto` leaves that choice to the user.
  *
  * The block size weighs the fill of the pipeline against the cost of a block. With w blocks in flight per
  * edge a block waits for w - 1 others before it goes on, so that the e = steps - k steps beyond the k that

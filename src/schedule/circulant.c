@@ -145,12 +145,10 @@ static uint64_t circulant_steps(const struct schedule *schedule)
     return (uint64_t)schedule->blocks - 1 + circulant_rounds(schedule);
 }
 
-/* The first phase is cut at its beginning, so that the last one ends with the last block. */
+/* The first phase lacks its first 1..q rounds, so that the last phase begins with the last block. */
 static uint32_t rounds_cut(const struct schedule_rank *part)
 {
-    uint32_t short_by = (part->schedule.blocks - 1) % part->rounds;
-
-    return short_by == 0 ? 0 : part->rounds - short_by;
+    return part->rounds - (part->schedule.blocks - 1) % part->rounds;
 }
 
 /* The block that an entry of a table stands for in `round`, if it stands for one. */
@@ -190,7 +188,7 @@ static bool circulant_incoming(const struct schedule_rank *part, uint64_t step, 
 
 static struct step_range circulant_revealing(const struct schedule_rank *part)
 {
-    /* from the second phase on every entry of the tables stands for a block */
+    /* from the third phase on, the first being cut, every entry of the tables stands for a block */
     return (struct step_range){.first = 0, .stride = 1, .count = 3 * part->rounds};
 }
 

@@ -18,7 +18,7 @@ struct schedule_ops {
     void (*prepare)(struct schedule_rank *part); /* fills the tables; NULL: there are none */
     bool (*outgoing)(const struct schedule_rank *part, uint64_t step, struct transfer *out);
     bool (*incoming)(const struct schedule_rank *part, uint64_t step, struct transfer *in);
-    /* Steps that, with the last one, show every peer that the rank ever has. */
+    /* Steps that show every peer that the rank ever has. */
     struct step_range (*revealing)(const struct schedule_rank *part);
 };
 

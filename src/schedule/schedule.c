@@ -81,8 +81,6 @@ static size_t collect_peers(const struct schedule_rank *part, transfer_function 
         if (transfer_in_step(part, step, &transfer))
             bitmap_set(set, transfer.peer);
     }
-    if (transfer_in_step(part, steps - 1, &transfer))
-        bitmap_set(set, transfer.peer);
     BITMAP_EACH(peer, set, SCHEDULE_MEMBERS_MAX)
     peers[count++] = (uint32_t)peer;
     return count;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "config/load.h"
 #include "config/values.h"
 #include "config/words.h"
@@ -162,7 +163,7 @@ static const struct mistake mistakes[] = {
     {WITH_CLUSTER("heartbeat = ;"), {{"2: cluster.heartbeat:", "the value is missing: found \";\""}}},
     {WITH_CLUSTER("heartbeat ;"), {{"2: cluster.heartbeat:", "found \";\" where '=' and a value belong"}}},
     {WITH_CLUSTER("quorum = majority;"),
-     {{"2: cluster.quorum:", "the word majority is no value: a string stands in quotes, \"majority\""}}},
+     {{"2: cluster.quorum:", "a bare word is no value; a string stands in quotes, as \"majority\""}}},
     {WITH_CLUSTER("heartbeat = 100ms;"), {{"2: cluster.heartbeat:", "\"100ms\" is not a number"}}},
     {WITH_CLUSTER("quorum = \"majority;"), {{"2: cluster.quorum:", "the string is not closed"}}},
     {WITH_CLUSTER("quorum = \"major\\qity\";"), {{"2: cluster.quorum:", "unknown escape"}}},
@@ -170,6 +171,10 @@ static const struct mistake mistakes[] = {
     {WITH_CLUSTER("insecure = true;\n\ninsecure = true;"),
      {{"4: cluster.insecure:", "stands here again, after line 2"}}},
     {BASE "log: { };\nlog: { };", {{"4: log:", "stands here again, after line 3"}}},
+    {BASE "log: { level = ; };;\ncontrol: {\nsocket ; };",
+     {{"3: log.level:", "the value is missing"},
+      {"3: syntax:", "found \";\" where a key belongs"},
+      {"5: control.socket:", "found \";\" where '=' and a value belong"}}},
     {BASE "/* open", {{"3: syntax:", "the comment is not closed"}}},
     {BASE "@include \"other.conf\"", {{"3: syntax:", "@include is not taken"}}},
     {BASE "log", {{"3: log:", "the file ends where '=' and a value belong"}}},
@@ -209,7 +214,7 @@ static const struct mistake mistakes[] = {
     {WITH_GROUP("members = [];"), {{"4: groups[0].members:", "the list is empty"}}},
     {WITH_GROUP("members = ();"), {{"4: groups[0].members:", "the list is empty"}}},
     {WITH_GROUP("members = { };"), {{"4: groups[0].members:", "found a group { }"}}},
-    {WITH_GROUP("keep_versions = 1.5;"), {{"4: groups[0].keep_versions:", "found a number with a fraction"}}},
+    {WITH_GROUP("keep_versions = 1.5;"), {{"4: groups[0].keep_versions:", "found a floating-point number"}}},
     {WITH_GROUP("keep_versions = true;"), {{"4: groups[0].keep_versions:", "found the boolean true"}}},
     {WITH_GROUP("budget = ( 1, 2 );"), {{"4: groups[0].budget:", "found a list ( )"}}},
     {WITH_CLUSTER("insecure = 1;"), {{"2: cluster.insecure:", "wants true or false, found the integer 1"}}},
@@ -218,7 +223,9 @@ static const struct mistake mistakes[] = {
     {CLUSTER "nodes: [ 1, 2 ];\n", {{"2: nodes:", "found an array [ ]"}}},
     {CLUSTER "nodes: ( 5 );\n", {{"2: nodes[0]:", "wants a group, as { ... }, found the integer 5"}}},
     {"cluster = 5;\n" NODES, {{"1: cluster:", "wants a group, as cluster: { ... }, found the integer 5"}}},
-    {BASE "groups: [ \"a\", 5 ];", {{"3: syntax:", "mismatched element type"}}},
+    {BASE "groups: [ \"a\", 5 ];", {{"3: groups[1]:", "an array [ ] holds values of one type"}}},
+    {BASE "groups: [ { name = \"g\"; } ];", {{"3: groups[0]:", "an array [ ] holds plain values; a list"}}},
+    {BASE "true = 1;", {{"3: syntax:", "found \"true\" where a key belongs"}}},
 
     /* ranges and forms */
     {WITH_GROUP("keep_versions = 0;"), {{"4: groups[0].keep_versions:", "the integer 0 is out of range"}}},
@@ -960,6 +967,86 @@ START_TEST(test_spelling_of_an_ipv6_address_is_no_difference)
 }
 END_TEST
 
+/* --- The documentation --------------------------------------------------------------------------------- */
+
+/* A file of the source tree; the caller frees it. */
+static char *read_source(const char *name)
+{
+    const char *srcdir = getenv("srcdir");
+    struct text text = {0};
+    struct stat status;
+    struct fail fail;
+    char path[4096], *bytes;
+    size_t count;
+
+    snprintf(path, sizeof(path), "%s/%s", srcdir == NULL ? "." : srcdir, name);
+    ck_assert_msg(host_here.read_file(path, OPTIONS_FILE_MAX, &bytes, &count, &status, &fail) == 0, "%s: %s",
+                  path, fail.text);
+    text_append_bytes(&text, bytes, count);
+    free(bytes);
+    return text_take(&text);
+}
+
+/* The text of the options that a configuration loads to. */
+static char *text_of(const char *configuration)
+{
+    struct covey_options *options = load_good(configuration, "n0");
+    char *text;
+
+    ck_assert_int_eq(covey_options_text(options, &text), 0);
+    covey_options_free(options);
+    return text;
+}
+
+/* Lines that begin with "#   " and a key hold defaults: with them in force nothing may change. */
+START_TEST(test_example_loads_and_its_defaults_are_true)
+{
+    char *example = read_source("conf/coveyd.conf.example"), *with_defaults = strdup(example);
+    char *text = text_of(example), *text_with_defaults;
+    size_t defaults = 0;
+
+    for (char *at = strstr(with_defaults, "#   "); at != NULL; at = strstr(at + 1, "#   ")) {
+        if (at[4] == ' ')
+            continue; /* a comment that is set in */
+        *at = ' ';
+        defaults++;
+    }
+    ck_assert_uint_ge(defaults, 15);
+    text_with_defaults = text_of(with_defaults);
+    ck_assert_str_eq(text, text_with_defaults);
+    free(example);
+    free(with_defaults);
+    free(text);
+    free(text_with_defaults);
+}
+END_TEST
+
+/* Every key that stands before a '=' of the effective configuration. */
+START_TEST(test_every_key_is_in_the_manual_and_the_example)
+{
+    char *manual = read_source("doc/covey.conf.5"), *example = read_source("conf/coveyd.conf.example");
+    char *text = text_of(WITH_CLUSTER("insecure = true;") "groups: ( { name = \"g\"; } );");
+    size_t keys = 0;
+
+    for (char *equal = strstr(text, " = "); equal != NULL; equal = strstr(equal + 1, " = ")) {
+        char item[64], line[64];
+        const char *key = equal;
+
+        while (key > text && (key[-1] == '_' || (key[-1] >= 'a' && key[-1] <= 'z')))
+            key--;
+        snprintf(item, sizeof(item), ".It Ic %.*s Li = ", (int)(equal - key), key);
+        snprintf(line, sizeof(line), " %.*s = ", (int)(equal - key), key);
+        ck_assert_msg(strstr(manual, item) != NULL, "%s", item);
+        ck_assert_msg(strstr(example, line) != NULL, "%s", line);
+        keys++;
+    }
+    ck_assert_uint_ge(keys, 20);
+    free(manual);
+    free(example);
+    free(text);
+}
+END_TEST
+
 /* --- Values -------------------------------------------------------------------------------------------- */
 
 START_TEST(test_sizes_and_times_are_exact_or_refused)
@@ -1003,6 +1090,8 @@ START_TEST(test_words_of_schedules_are_their_names)
 END_TEST
 
 SUITE_MAIN("config", 60, SUITE_TEST(test_words_of_schedules_are_their_names),
+           SUITE_TEST(test_example_loads_and_its_defaults_are_true),
+           SUITE_TEST(test_every_key_is_in_the_manual_and_the_example),
            SUITE_LOOP(test_mistake_is_named_with_line_and_key_and_once, MISTAKES),
            SUITE_TEST(test_absent_keys_have_the_documented_defaults),
            SUITE_TEST(test_id_zero_is_an_ordinary_id), SUITE_TEST(test_removing_a_node_leaves_the_other_ids),

@@ -642,18 +642,40 @@ START_TEST(test_auto_is_within_a_thirtieth_of_the_best_block_size)
 }
 END_TEST
 
+/* 16 MiB to 8: never fewer than 16 blocks for each of the three stages. */
 START_TEST(test_auto_fills_the_pipeline_whatever_was_measured)
 {
-    static const struct schedule_cost costs[] = {
-        {0, 0}, {UINT64_MAX, UINT64_MAX}, {UINT64_MAX, 1}, {1, UINT64_MAX}, {1, 1}, {1000000000, 12500000}};
+    static const struct {
+        uint64_t block_ns, bytes_per_second, block_bytes;
+    } rows[] = {
+        {0, 0, 256 * KIB},
+        {50000, 1250000000, 256 * KIB}, /* what 0 stands for */
+        {0, 12500000, 64 * KIB},
+        {1, 0, 64 * KIB},
+        {1000000000, 12500000, 256 * KIB},
+        {UINT64_MAX, UINT64_MAX, 256 * KIB},
+        {1, UINT64_MAX, 256 * KIB},
+        {UINT64_MAX, 1, 64 * KIB},
+        {1, 1, 64 * KIB},
+    };
 
-    for (size_t i = 0; i < COUNT(costs); i++) {
-        ck_assert_uint_le(auto_block(16 * MIB, 8, costs[i].block_ns, costs[i].bytes_per_second), 256 * KIB);
-        ck_assert_uint_eq(auto_block(0, 8, costs[i].block_ns, costs[i].bytes_per_second), 64 * KIB);
-        auto_block(SCHEDULE_BLOCKS_MAX * SCHEDULE_BLOCK_MAX, SCHEDULE_MEMBERS_MAX, costs[i].block_ns,
-                   costs[i].bytes_per_second);
-        auto_block(1 * GIB, 1, costs[i].block_ns, costs[i].bytes_per_second);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        uint64_t block_ns = rows[i].block_ns, bytes_per_second = rows[i].bytes_per_second;
+
+        ck_assert_uint_eq(auto_block(16 * MIB, 8, block_ns, bytes_per_second), rows[i].block_bytes);
+        ck_assert_uint_eq(auto_block(0, 8, block_ns, bytes_per_second), 64 * KIB);
+        ck_assert_uint_eq(auto_block(SCHEDULE_BLOCKS_MAX * SCHEDULE_BLOCK_MAX, SCHEDULE_MEMBERS_MAX, block_ns,
+                                     bytes_per_second),
+                          SCHEDULE_BLOCK_MAX);
+        ck_assert_uint_eq(auto_block(1 * GIB, 1, block_ns, bytes_per_second), 16 * MIB);
     }
+}
+END_TEST
+
+/* A byte a second: with 64 KiB blocks just below 2^64 half nanoseconds, with larger ones above. */
+START_TEST(test_auto_does_not_wrap_around_at_the_end_of_time)
+{
+    ck_assert_uint_eq(auto_block(UINT64_C(9213372036), 8, 1, 1), 64 * KIB);
 }
 END_TEST
 
@@ -780,6 +802,7 @@ SUITE_MAIN("schedule", 120,
            SUITE_TEST(test_auto_takes_blocks_of_a_mebibyte_and_more_for_large_objects_on_fast_links),
            SUITE_TEST(test_auto_is_within_a_thirtieth_of_the_best_block_size),
            SUITE_TEST(test_auto_fills_the_pipeline_whatever_was_measured),
+           SUITE_TEST(test_auto_does_not_wrap_around_at_the_end_of_time),
            SUITE_TEST(test_choose_keeps_what_the_user_fixed),
            SUITE_TEST(test_choose_raises_a_fixed_block_to_the_limits),
            SUITE_TEST(test_choose_refuses_what_has_too_many_blocks_and_writes_nothing),
