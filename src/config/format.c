@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 #include "base/text.h"
 #include "config/options.h"
 #include "config/values.h"
 #include "config/words.h"
 
-/* The configuration as text, in two uses: whole, to be read by people and loaded again; and the parts that
- * all nodes share, without what only spells them differently, as the base of a digest. */
+/* The options as a file that loads to them again. */
 
 /* Strings of the options have no control characters, so that these two are all that needs a backslash. */
 static void append_string(struct text *text, const char *string)
@@ -45,12 +41,12 @@ static void append_cluster(struct text *text, const struct covey_options *option
                 value_format_time(options->stall_after_ns, &stall));
 }
 
-static void append_node(struct text *text, const struct node_options *node, const char *address)
+static void append_node(struct text *text, const struct node_options *node)
 {
     text_append(text, "{ id = %" PRIu32 "; name = ", node->id);
     append_string(text, node->name);
     text_append(text, "; address = ");
-    append_string(text, address);
+    append_string(text, node->address);
     text_append(text, "; }");
 }
 
@@ -58,23 +54,8 @@ static void append_nodes(struct text *text, const struct covey_options *options)
 {
     for (size_t i = 0; i < options->node_count; i++) {
         text_append(text, "    ");
-        append_node(text, &options->nodes[i], options->nodes[i].address);
+        append_node(text, &options->nodes[i]);
         text_append(text, i + 1 < options->node_count ? ",\n" : "\n");
-    }
-}
-
-/* An IPv6 address has many spellings; the rest has one. */
-static void append_plain_nodes(struct text *text, const struct covey_options *options)
-{
-    for (size_t i = 0; i < options->node_count; i++) {
-        const struct node_options *node = &options->nodes[i];
-        const struct address address = {.storage = node->sockaddr, .bytes = node->sockaddr_bytes};
-        struct address_text plain;
-        char bracketed[sizeof(plain) + 16];
-
-        snprintf(bracketed, sizeof(bracketed), "[%s]%s", address_format(&address, &plain),
-                 strrchr(node->address, ':'));
-        append_node(text, node, node->address[0] == '[' ? bracketed : node->address);
     }
 }
 
@@ -132,7 +113,7 @@ static void append_own(struct text *text, const struct covey_options *options)
     if (!options->elastic)
         return;
     text_append(text, "node: ");
-    append_node(text, &options->self, options->self.address);
+    append_node(text, &options->self);
     text_append(text, ";\n");
 }
 
@@ -180,24 +161,4 @@ int covey_options_text(const struct covey_options *options, char **text)
         return COVEY_NO_MEMORY;
     *text = bytes;
     return 0;
-}
-
-const char *options_part_name(enum options_part part)
-{
-    static const char *const names[OPTIONS_PARTS] = {"cluster", "nodes", "groups"};
-
-    return names[part];
-}
-
-uint64_t options_part_digest(const struct covey_options *options, enum options_part part)
-{
-    static void (*const append[OPTIONS_PARTS])(struct text *, const struct covey_options *) = {
-        append_cluster, append_plain_nodes, append_groups};
-    struct text text = {0};
-    uint64_t digest;
-
-    append[part](&text, options);
-    digest = XXH3_64bits(text.bytes, text.length);
-    text_fini(&text);
-    return digest;
 }

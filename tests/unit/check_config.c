@@ -375,6 +375,113 @@ START_TEST(test_mistake_is_named_with_line_and_key_and_once)
 }
 END_TEST
 
+/* --- Limits of what is looked at ----------------------------------------------------------------------- */
+
+static void expect_begin(const char *bytes, size_t count, const char *said)
+{
+    struct covey_options *options = NULL;
+    char *errors = NULL;
+
+    ck_assert_int_eq(options_load_text("t.conf", bytes, count, "n0", &fake_host, &options, &errors),
+                     COVEY_CONFIG);
+    ck_assert_msg(strncmp(errors, said, strlen(said)) == 0, "wants \"%s\"\n%s", said, errors);
+    free(errors);
+}
+
+static void expect_text_begin(struct text *text, const char *said)
+{
+    ck_assert(!text->failed);
+    expect_begin(text->bytes, text->length, said);
+    text_fini(text);
+}
+
+START_TEST(test_lists_have_a_largest_length)
+{
+    struct text text = {0};
+
+    text_append(&text, CLUSTER "nodes: (");
+    for (int i = 0; i <= COVEY_MEMBERS_MAX; i++)
+        text_append(&text, "%s { id = %d; name = \"n%d\"; address = \"127.0.0.1:%d\"; }", i == 0 ? "" : ",",
+                    i, i, i + 1);
+    text_append(&text, " );");
+    expect_text_begin(&text, "t.conf:2: nodes: 1025 nodes are listed; wants at most 1024\n");
+
+    text_append(&text, BASE "groups: (");
+    for (int i = 0; i <= 1024; i++)
+        text_append(&text, "%s { name = \"g%d\"; }", i == 0 ? "" : ",", i);
+    text_append(&text, " );");
+    expect_text_begin(&text, "t.conf:3: groups: 1025 groups are listed; wants at most 1024\n");
+
+    text_append(&text, BASE "groups: ( { name = \"g\"; members = (");
+    for (int i = 0; i <= COVEY_MEMBERS_MAX; i++)
+        text_append(&text, "%s \"n0\"", i == 0 ? "" : ",");
+    text_append(&text, " ); } );");
+    expect_text_begin(&text, "t.conf:3: groups[0].members: 1025 names are listed; wants at most 1024\n");
+}
+END_TEST
+
+START_TEST(test_groups_have_a_largest_depth_and_number_of_keys)
+{
+    struct text text = {0};
+
+    text_append(&text, "a: ");
+    for (int i = 0; i < 100000; i++)
+        text_append(&text, "(");
+    expect_text_begin(&text,
+                      "t.conf:1: a[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]: more than 16 groups and "
+                      "lists inside one another\n");
+    for (int i = 0; i < 65; i++)
+        text_append(&text, "a%d = 1;", i);
+    expect_text_begin(&text, "t.conf:1: syntax: more than 64 keys in one group\n");
+}
+END_TEST
+
+START_TEST(test_nul_bytes_are_refused_wherever_they_are)
+{
+    static const char in_string[] = "cluster: { name = \"de\0mo\"; };", in_number[] = "a = 1\0;",
+                      outside[] = BASE "\0", in_comment[] = "# a\0\n" BASE;
+    struct covey_options *options = NULL;
+    char *errors;
+
+    expect_begin(in_string, sizeof(in_string) - 1, "t.conf:1: cluster.name: a byte 0x00 is in the string\n");
+    expect_begin(in_number, sizeof(in_number) - 1,
+                 "t.conf:1: syntax: the character \"\\x00\" belongs nowhere here\n");
+    expect_begin(outside, sizeof(outside) - 1,
+                 "t.conf:3: syntax: the character \"\\x00\" belongs nowhere here\n");
+    ck_assert_int_eq(
+        options_load_text("t.conf", in_comment, sizeof(in_comment) - 1, "n0", &fake_host, &options, &errors),
+        0);
+    covey_options_free(options);
+}
+END_TEST
+
+START_TEST(test_path_cannot_forge_a_line)
+{
+    struct covey_options *options = NULL;
+    char *errors;
+
+    ck_assert_int_eq(options_load_text("a\nb.conf", "x", 1, NULL, &fake_host, &options, &errors),
+                     COVEY_CONFIG);
+    ck_assert_str_eq(errors, "a?b.conf:1: x: the file ends where '=' and a value belong\n");
+    free(errors);
+}
+END_TEST
+
+START_TEST(test_long_lists_of_names_are_cut)
+{
+    struct text text = {0};
+
+    text_append(&text, CLUSTER "nodes: (");
+    for (int i = 0; i < 12; i++)
+        text_append(&text, "%s { id = %d; name = \"m%d\"; address = \"127.0.0.1:%d\"; }", i == 0 ? "" : ",",
+                    i, i, i + 1);
+    text_append(&text, " );");
+    expect_text_begin(
+        &text, "t.conf:2: nodes: no node is called \"n0\"; listed are m0, m1, m2, m3, m4, m5, m6, m7, m8, "
+               "m9, ...\n");
+}
+END_TEST
+
 /* --- What is taken ------------------------------------------------------------------------------------- */
 
 START_TEST(test_absent_keys_have_the_documented_defaults)
@@ -837,6 +944,33 @@ START_TEST(test_secret_must_be_a_regular_file_of_some_kilobytes)
 }
 END_TEST
 
+static int read_foreign_file(const char *path, size_t max_bytes, char **bytes, size_t *count,
+                             struct stat *status, struct fail *fail)
+{
+    int error = read_real_file(path, max_bytes, bytes, count, status, fail);
+
+    status->st_uid = geteuid() + 1;
+    return error;
+}
+
+START_TEST(test_secret_of_another_user_is_refused)
+{
+    const struct host host = {fake_resolve, fake_addresses, read_foreign_file};
+    struct covey_options *options = NULL;
+    char text[1024], *errors;
+
+    make_folder();
+    write_file("secret", SECRET, strlen(SECRET), 0600);
+    snprintf(text, sizeof(text), "cluster: { name = \"demo\"; secret_file = \"%s\"; };\n" NODES,
+             in_folder("secret"));
+    ck_assert_int_eq(options_load_text("t.conf", text, strlen(text), "n0", &host, &options, &errors),
+                     COVEY_CONFIG);
+    ck_assert_ptr_nonnull(strstr(errors, "it belongs to user "));
+    free(errors);
+    remove_folder();
+}
+END_TEST
+
 START_TEST(test_secret_and_insecure_exclude_each_other)
 {
     struct covey_options *options;
@@ -941,6 +1075,9 @@ START_TEST(test_digest_tells_the_part_that_differs)
     struct covey_options *base = load_good(BASE GROUP_G, "n0");
     struct covey_options *other = load_good(difference->text, own ? NULL : "n0");
 
+    ck_assert_str_eq(options_part_name(OPTIONS_PART_CLUSTER), "cluster");
+    ck_assert_str_eq(options_part_name(OPTIONS_PART_NODES), "nodes");
+    ck_assert_str_eq(options_part_name(OPTIONS_PART_GROUPS), "groups");
     for (enum options_part part = 0; part < OPTIONS_PARTS; part++) {
         bool differs = options_part_digest(base, part) != options_part_digest(other, part);
 
@@ -1047,6 +1184,38 @@ START_TEST(test_every_key_is_in_the_manual_and_the_example)
 }
 END_TEST
 
+/* --- This host ----------------------------------------------------------------------------------------- */
+
+START_TEST(test_host_looks_names_up)
+{
+    struct address address = {0};
+    struct fail fail;
+
+    ck_assert_int_eq(host_here.resolve("127.0.0.3", &address, &fail), 0);
+    ck_assert(address_is_loopback(&address) && address.bytes == sizeof(address.v4));
+    ck_assert_int_eq(host_here.resolve("2001:db8::1", &address, &fail), 0);
+    ck_assert(address.any.sa_family == AF_INET6 && address.bytes == sizeof(address.v6));
+    ck_assert_int_eq(host_here.resolve("a..b", &address, &fail), COVEY_NOT_FOUND);
+    ck_assert_str_ne(fail.text, "");
+}
+END_TEST
+
+START_TEST(test_host_tells_its_addresses)
+{
+    struct address *list;
+    struct fail fail;
+    size_t count, loopback = 0;
+
+    ck_assert_int_eq(host_here.addresses(&list, &count, &fail), 0);
+    for (size_t i = 0; i < count; i++) {
+        ck_assert(list[i].any.sa_family == AF_INET || list[i].any.sa_family == AF_INET6);
+        loopback += address_is_loopback(&list[i]);
+    }
+    ck_assert_uint_ge(loopback, 1);
+    free(list);
+}
+END_TEST
+
 /* --- Values -------------------------------------------------------------------------------------------- */
 
 START_TEST(test_sizes_and_times_are_exact_or_refused)
@@ -1089,31 +1258,34 @@ START_TEST(test_words_of_schedules_are_their_names)
 }
 END_TEST
 
-SUITE_MAIN("config", 60, SUITE_TEST(test_words_of_schedules_are_their_names),
-           SUITE_TEST(test_example_loads_and_its_defaults_are_true),
-           SUITE_TEST(test_every_key_is_in_the_manual_and_the_example),
-           SUITE_LOOP(test_mistake_is_named_with_line_and_key_and_once, MISTAKES),
-           SUITE_TEST(test_absent_keys_have_the_documented_defaults),
-           SUITE_TEST(test_id_zero_is_an_ordinary_id), SUITE_TEST(test_removing_a_node_leaves_the_other_ids),
-           SUITE_TEST(test_integers_are_taken_exactly),
-           SUITE_LOOP(test_file_may_end_without_newline, sizeof(endings) / sizeof(endings[0])),
-           SUITE_TEST(test_group_memory_and_schedule_are_read),
-           SUITE_TEST(test_addresses_are_those_of_the_file),
-           SUITE_TEST(test_node_is_the_one_whose_address_is_the_hosts),
-           SUITE_TEST(test_no_node_of_this_host_lists_its_addresses),
-           SUITE_TEST(test_several_nodes_of_this_host_need_a_name),
-           SUITE_TEST(test_unknown_name_lists_the_known_ones),
-           SUITE_TEST(test_node_block_makes_an_elastic_node),
-           SUITE_TEST(test_what_is_no_regular_file_is_refused_at_once),
-           SUITE_TEST(test_file_over_the_bound_is_refused), SUITE_TEST(test_huge_string_is_shown_short),
-           SUITE_TEST(test_refused_file_creates_nothing), SUITE_TEST(test_missing_arguments_are_invalid),
-           SUITE_TEST(test_errors_belong_to_their_thread),
-           SUITE_LOOP(test_secret_is_private_and_long_enough, sizeof(secret_files) / sizeof(secret_files[0])),
-           SUITE_TEST(test_secret_must_be_a_regular_file_of_some_kilobytes),
-           SUITE_TEST(test_secret_and_insecure_exclude_each_other),
-           SUITE_LOOP(test_text_of_the_options_loads_to_the_same_options,
-                      sizeof(full_texts) / sizeof(full_texts[0])),
-           SUITE_TEST(test_copy_is_equal_and_its_own),
-           SUITE_LOOP(test_digest_tells_the_part_that_differs, DIFFERENCES),
-           SUITE_TEST(test_spelling_of_an_ipv6_address_is_no_difference),
-           SUITE_TEST(test_sizes_and_times_are_exact_or_refused))
+SUITE_MAIN(
+    "config", 60, SUITE_TEST(test_words_of_schedules_are_their_names),
+    SUITE_TEST(test_lists_have_a_largest_length),
+    SUITE_TEST(test_groups_have_a_largest_depth_and_number_of_keys),
+    SUITE_TEST(test_nul_bytes_are_refused_wherever_they_are), SUITE_TEST(test_path_cannot_forge_a_line),
+    SUITE_TEST(test_long_lists_of_names_are_cut), SUITE_TEST(test_secret_of_another_user_is_refused),
+    SUITE_TEST(test_host_looks_names_up), SUITE_TEST(test_host_tells_its_addresses),
+    SUITE_TEST(test_example_loads_and_its_defaults_are_true),
+    SUITE_TEST(test_every_key_is_in_the_manual_and_the_example),
+    SUITE_LOOP(test_mistake_is_named_with_line_and_key_and_once, MISTAKES),
+    SUITE_TEST(test_absent_keys_have_the_documented_defaults), SUITE_TEST(test_id_zero_is_an_ordinary_id),
+    SUITE_TEST(test_removing_a_node_leaves_the_other_ids), SUITE_TEST(test_integers_are_taken_exactly),
+    SUITE_LOOP(test_file_may_end_without_newline, sizeof(endings) / sizeof(endings[0])),
+    SUITE_TEST(test_group_memory_and_schedule_are_read), SUITE_TEST(test_addresses_are_those_of_the_file),
+    SUITE_TEST(test_node_is_the_one_whose_address_is_the_hosts),
+    SUITE_TEST(test_no_node_of_this_host_lists_its_addresses),
+    SUITE_TEST(test_several_nodes_of_this_host_need_a_name),
+    SUITE_TEST(test_unknown_name_lists_the_known_ones), SUITE_TEST(test_node_block_makes_an_elastic_node),
+    SUITE_TEST(test_what_is_no_regular_file_is_refused_at_once),
+    SUITE_TEST(test_file_over_the_bound_is_refused), SUITE_TEST(test_huge_string_is_shown_short),
+    SUITE_TEST(test_refused_file_creates_nothing), SUITE_TEST(test_missing_arguments_are_invalid),
+    SUITE_TEST(test_errors_belong_to_their_thread),
+    SUITE_LOOP(test_secret_is_private_and_long_enough, sizeof(secret_files) / sizeof(secret_files[0])),
+    SUITE_TEST(test_secret_must_be_a_regular_file_of_some_kilobytes),
+    SUITE_TEST(test_secret_and_insecure_exclude_each_other),
+    SUITE_LOOP(test_text_of_the_options_loads_to_the_same_options,
+               sizeof(full_texts) / sizeof(full_texts[0])),
+    SUITE_TEST(test_copy_is_equal_and_its_own),
+    SUITE_LOOP(test_digest_tells_the_part_that_differs, DIFFERENCES),
+    SUITE_TEST(test_spelling_of_an_ipv6_address_is_no_difference),
+    SUITE_TEST(test_sizes_and_times_are_exact_or_refused))
