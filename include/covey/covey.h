@@ -167,7 +167,7 @@ void covey_view_free(struct covey_view *view);
 /* One counter or gauge: `covey stats` prints them all. Names are stable and documented in covey(1). */
 struct covey_stat {
     const char *name; /* static */
-    const char *unit; /* static: "bytes", "blocks", "ns", "" */
+    const char *unit; /* static: "bytes", "blocks", "ns", "bytes/s", "" */
     uint64_t value;
 };
 
@@ -199,8 +199,8 @@ struct covey_group_callbacks {
     /* A new view of the group. joined and left hold node ids. */
     void (*on_view)(void *context, struct covey_group *group, const struct covey_view *view,
                     const uint32_t *joined, size_t joined_count, const uint32_t *left, size_t left_count);
-    /* A version was delivered. The object is pinned until the callback returns; covey_get() to keep it. It is
-     * called before any covey_get() can return that version. */
+    /* A version was delivered. The object is pinned until the callback returns; covey_object_retain() to keep
+     * it longer. No covey_get() returns this version before the callback has returned. */
     void (*on_object)(void *context, struct covey_group *group, struct covey_object *object);
     /* A version was removed by covey_remove(). */
     void (*on_remove)(void *context, struct covey_group *group, const char *name, uint64_t version);
@@ -308,6 +308,8 @@ uint64_t covey_object_digest(const struct covey_object *object);
 size_t covey_object_count(const struct covey_object *object);
 /* COVEY_NOT_FOUND past the last one. The buffer's name lives as long as the pin. */
 int covey_object_buffer(const struct covey_object *object, size_t index, struct covey_buffer *buffer);
+/* One more pin; each is released once. */
+void covey_object_retain(struct covey_object *object);
 void covey_object_release(struct covey_object *object);
 
 struct covey_object_info {

@@ -20,21 +20,22 @@ bool node_in_call_thread(const struct covey_node *node)
     return calling == node;
 }
 
-bool node_submit(struct covey_node *node, struct request *request)
+static void requests_append(struct covey_node *node, struct request *request)
 {
-    bool accepted;
-
     request->next = NULL;
     request->done = false;
-    pthread_mutex_lock(&node->mutex);
-    accepted = !node->stopped;
-    if (accepted) {
-        *node->requests_end = request;
-        node->requests_end = &request->next;
+    *node->requests_end = request;
+    node->requests_end = &request->next;
+    if (!node->stopped)
         uv_async_send(&node->wake);
-    }
+}
+
+void node_submit(struct covey_node *node, struct request *request)
+{
+    request->detached = true;
+    pthread_mutex_lock(&node->mutex);
+    requests_append(node, request);
     pthread_mutex_unlock(&node->mutex);
-    return accepted;
 }
 
 int node_request(struct covey_node *node, struct request *request)
@@ -51,9 +52,12 @@ int node_request(struct covey_node *node, struct request *request)
             uv_async_send(&node->wake);
         return 0;
     }
-    if (!node_submit(node, request))
-        return COVEY_CLOSED;
     pthread_mutex_lock(&node->mutex);
+    if (node->stopped) {
+        pthread_mutex_unlock(&node->mutex);
+        return COVEY_CLOSED;
+    }
+    requests_append(node, request);
     while (!request->done)
         pthread_cond_wait(&node->request_done, &node->mutex);
     pthread_mutex_unlock(&node->mutex);

@@ -9,7 +9,7 @@
  *                <--- result ---    peers.c     links up and down   <- request --
  *                                   forming.c   views
  *                                   group.c     offers, order, delivery
- *                                   transfer.c  one session: messages, writes, memory
+ *                                   replication.c  one session: messages, writes, memory
  *                                   feed.c      work on bytes, done by libuv's worker threads
  *
  * Everything here runs on the loop thread unless it says otherwise; there are no locks but those of the two
@@ -27,7 +27,7 @@
 #include "store/store.h"
 #include "wire/message.h"
 
-struct transfer;
+struct replication;
 struct outgoing;
 
 /* --- Queues between threads (calls.c) ------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ struct node_counters {
 };
 
 struct followup {
-    struct transfer *transfer;
+    struct replication *replication;
     struct session_event event;
 };
 
@@ -88,22 +88,27 @@ struct covey_node {
     uint64_t work;   /* things done: tells covey_node_progress() whether anything was */
 
     struct fabric *fabric;
-    struct peers *peers;
-    bool peers_closed, closing;
+    struct peers *peers; /* NULL once they are closed */
 
     struct node_view view;
     enum covey_state state;
-    bool *ready; /* forming: by index of peers, whether that peer has all its links */
+    struct readiness *ready; /* forming: by index of peers */
+    uint64_t *since_ns;      /* CLOCK_REALTIME of the last change of a peer, by index of peers */
+    uint64_t started_ns;     /* CLOCK_REALTIME */
 
     struct covey_group **groups; /* by index of the configuration; NULL where this node is not selected */
 
-    struct transfer *transfers[IMMEDIATE_SLOTS]; /* by slot */
-    uint32_t transfer_count, slot_next;
+    struct replication *replications[IMMEDIATE_SLOTS]; /* by slot */
+    struct replication *replications_by_id;
+    uint64_t link_bytes_per_second; /* as measured, for schedule_choose() */
+    struct orphan_fence *orphans;   /* fences owed for sessions that are gone */
+    size_t orphan_count, orphan_capacity;
+    uint32_t replication_count, slot_next;
     struct followup *followups; /* ring of events that events caused */
     size_t followup_capacity, followup_first, followup_count;
     bool stepping;
 
-    pthread_mutex_t mutex; /* of the two queues, and of `stopped` */
+    pthread_mutex_t mutex; /* of the two queues, the groups' states, and `stopped` */
     pthread_cond_t request_done, call_ready, state_changed;
     struct request *requests, **requests_end;
     struct call *calls, **calls_end;
@@ -125,14 +130,15 @@ struct covey_group {
     uint64_t position; /* of the last ordered decision that came here; at the leader, the last one given */
     struct delivery *deliveries, **deliveries_end; /* decided, not yet done here */
     struct removal *removals;                      /* asked for here, not yet done everywhere */
+    uint64_t *told; /* incarnations of the view that the application was told last, by rank */
+    uint32_t told_count;
 };
 
 /* Run in the loop thread and wait for the end. COVEY_CLOSED when the loop has ended, COVEY_FORKED in a child.
  */
 int node_request(struct covey_node *node, struct request *request);
-/* The same without waiting: request->detached. Dropped when the loop has ended. Returns whether it will run.
- */
-bool node_submit(struct covey_node *node, struct request *request);
+/* The same without waiting; run() frees it. What is submitted before covey_node_close() returns does run. */
+void node_submit(struct covey_node *node, struct request *request);
 /* Take over and run what has been submitted. */
 void node_run_requests(struct covey_node *node);
 void node_call(struct covey_node *node, struct call *call);
@@ -174,31 +180,40 @@ void forming_peer_down(struct covey_node *node, struct peer *peer);
 /* 0, or COVEY_PROTOCOL. */
 int forming_message(struct covey_node *node, struct peer *peer, const struct message *message);
 /* A cluster of one has its view at once. */
-void forming_start(struct covey_node *node);
+int forming_start(struct covey_node *node, struct fail *fail);
 void forming_stop(struct covey_node *node);
 bool view_has(const struct node_view *view, uint32_t id);
+/* The view as the application sees it, of the cluster or of a group's members. COVEY_NO_MEMORY. */
+int view_snapshot(const struct covey_node *node, const struct covey_group *group, struct covey_view *view);
 
 /* --- Groups (group.c) -------------------------------------------------------------------------------------
  */
 
 int group_new(struct covey_node *node, uint16_t index, struct covey_group **group, struct fail *fail);
-void group_free(struct covey_group *group);
+/* on_object is under way. */
+bool group_is_calling(const struct covey_group *group);
+/* End what waits and drop every object. The group itself lives until calls that name it have run. */
+void group_stop(struct covey_group *group);
 /* The lowest-ranked member of the group in the view gives the order. */
 uint32_t group_leader(const struct covey_group *group);
 /* Ids of the group's members in the view, ascending; at most COVEY_MEMBERS_MAX. Returns how many. */
 uint32_t group_members(const struct covey_group *group, uint32_t ids[]);
 int group_message(struct covey_group *group, struct peer *peer, const struct message *message);
-/* Ask the leader for a place in the order. name: for ORDER_REMOVE. */
+/* Ask the leader for a place in the order. name: for ORDER_REMOVE, else NULL. */
 void group_order(struct covey_group *group, enum order_kind kind, uint64_t id, const char *name);
 /* The view changed or a member went. */
 void group_view(struct covey_group *group);
 void group_set_state(struct covey_group *group, enum covey_state state);
 /* A peer has gone: what waited for it does not any more. */
-void group_peer_down(struct covey_group *group, struct peer *peer);
-/* A transfer's version was committed: deliver it when its turn comes. */
-void group_delivered(struct covey_group *group, struct transfer *transfer);
-/* Begin removal; ends op. */
+void group_peer_down(struct covey_group *group, const struct peer *peer);
+/* Begin a removal; takes over the loop's reference to op, which ends with it. On failure it takes nothing
+ * over. */
 int group_remove(struct covey_group *group, const char *name, struct covey_op *op, struct fail *fail);
+/* The application takes part: from now on there are callbacks, and landings are decided. */
+int group_open(struct covey_group *group, const struct covey_group_callbacks *callbacks, void *context,
+               struct fail *fail);
+/* A handle with a pin on the object; NULL without memory. */
+struct covey_object *group_pin(struct covey_group *group, struct object *object);
 /* Why nothing can be put now; 0 if something can. */
 int group_check_running(const struct covey_group *group, struct fail *fail);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/name.h"
 #include "store/store_private.h"
 
 /* Bytes that the name of an unnamed buffer may need. */
@@ -30,19 +31,17 @@ void store_name_free(struct store_name *entry)
     free(entry);
 }
 
-static int name_check(const char *what, const char *name, struct fail *fail)
+static int check_name(const char *what, const char *name, struct fail *fail)
 {
     size_t bytes = strnlen(name, COVEY_NAME_MAX + 1);
 
+    if (bytes > COVEY_NAME_MAX)
+        return fail_set(fail, COVEY_INVALID, "the name of %s has more than %d bytes: %.32s...", what,
+                        COVEY_NAME_MAX, name);
     if (bytes == 0)
         return fail_set(fail, COVEY_INVALID, "%s has an empty name", what);
-    if (bytes > COVEY_NAME_MAX)
-        return fail_set(fail, COVEY_INVALID, "%s has a name of more than %d bytes: %.32s...", what,
-                        COVEY_NAME_MAX, name);
-    for (size_t i = 0; i < bytes; i++) {
-        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
-            return fail_set(fail, COVEY_INVALID, "%s has a name with a control character", what);
-    }
+    if (name_check_printable(name, bytes, fail) != 0)
+        return fail_prefix(fail, "the name of %s: ", what);
     return 0;
 }
 
@@ -82,7 +81,7 @@ static int names_bytes(const struct covey_buffer *buffers, size_t count, size_t 
             *bytes += INDEX_NAME_BYTES;
             continue;
         }
-        if (name_check("a buffer", buffers[i].name, fail) != 0)
+        if (check_name("a buffer", buffers[i].name, fail) != 0)
             return fail->code;
         *bytes += strlen(buffers[i].name) + 1;
     }
@@ -149,7 +148,7 @@ int object_new(struct store *store, const char *name, const struct covey_buffer 
 {
     struct object *object;
     size_t names;
-    int rc = name_check("an object", name, fail);
+    int rc = check_name("an object", name, fail);
 
     if (rc != 0)
         return rc;

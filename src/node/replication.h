@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef NODE_REPLICATION_H
+#define NODE_REPLICATION_H
+
+/* A session (core/session.h) with everything that the core does not know: peers, messages, addresses, memory
+ * and the work on its bytes.
+ *
+ * A replication is made for a put here (root) or by an offer (receiver). It keeps a reference to its object
+ * until it is over, that is until the session is closed or delivered, nothing of it is in flight, and no
+ * worker touches it. Its slot is the number under which its blocks arrive. Loop thread only, but for the jobs
+ * (feed.h). */
+
+#include <uthash.h>
+
+#include "node/node.h"
+
+/* Object bytes that are contiguous in memory. */
+struct run {
+    uint64_t offset, bytes;
+    char *base;
+    struct fabric_region *region; /* NULL: none is needed for what this node does with it */
+    uint64_t region_offset;       /* of base in the region */
+    bool owned;                   /* registered for this replication alone */
+};
+
+/* What a participant's grant says. */
+struct edge {
+    struct grant_extent *extents; /* ascending, without gaps, once complete */
+    size_t count, capacity;
+    uint16_t slot; /* the peer's */
+    bool complete;
+    bool fence; /* to be posted */
+};
+
+/* The block that is being cut in writes. */
+struct posting {
+    bool active;
+    struct transfer what;
+    uint64_t offset, end;
+};
+
+struct feed;
+
+struct replication {
+    struct covey_group *group;
+    struct covey_node *node;
+    uint64_t id;   /* of the session, the same at every participant */
+    uint32_t slot; /* this node's */
+    uint64_t view;
+    uint32_t members, rank;
+    uint32_t *ids;       /* by rank */
+    struct peer **peers; /* by rank; NULL for this node */
+    struct edge *edges;  /* by rank */
+    uint64_t block_bytes;
+    struct schedule schedule;
+    struct session *session;
+    struct session_actions actions;
+
+    struct object *object;        /* NULL until the offer is complete */
+    struct covey_buffer *offered; /* receiver: the manifest so far; names are owned */
+    uint32_t offered_count, offered_total;
+    char name[COVEY_NAME_MAX + 1];
+    uint64_t bytes;
+    bool begun;          /* the session has had its BEGIN: until then the offer is incomplete */
+    bool abandoned;      /* it will not have it */
+    bool stopped;        /* the links are gone for good */
+    bool landing;        /* LAND waits for the group to be opened */
+    bool landing_called; /* the application is deciding */
+    struct run *runs;
+    size_t run_count;
+    struct posting posting;
+
+    struct feed *feed; /* digests, reading, page population */
+    bool decided;      /* the order has a place for it */
+    uint64_t position; /* that place, once it is delivered */
+    uint64_t seal;     /* receiver: the root's digest */
+    bool verify;       /* VERIFY waits for the digest of what arrived */
+
+    struct covey_op *op; /* root, until it has ended */
+    uint64_t started_ns, moved_ns;
+    struct fail fail; /* why it failed, as told */
+    UT_hash_handle hh;
+};
+
+struct file_source; /* feed.h */
+
+/* Begin a put: takes over the references to object and op. files: NULL when the object's memory holds the
+ * bytes. On failure nothing is taken over. */
+int replication_put(struct covey_group *group, struct object *object, struct file_source *files,
+                    struct covey_op *op, struct fail *fail);
+
+/* Messages of the group that concern sessions. COVEY_PROTOCOL closes the peer's links. */
+int replication_message(struct covey_group *group, struct peer *peer, const struct message *message);
+
+/* A data lane event of a peer. */
+int replication_arrived(struct covey_node *node, struct peer *peer, uint32_t immediate);
+void replication_written(struct covey_node *node, uint64_t cookie);
+
+/* The peer's links are down. */
+void replication_peer_down(struct covey_node *node, struct peer *peer, const char *text);
+
+/* Fences that are owed for sessions which are over here. */
+void replication_pay_fences(struct covey_node *node);
+
+/* Received whole, its fate the order's. */
+bool replication_is_whole(const struct replication *replication);
+
+/* A new view: what an older one has not committed never will be. */
+void replication_view_changed(struct covey_group *group);
+
+/* Give up: before its fate is the order's. */
+void replication_abort(struct replication *replication, int code, const char *text);
+
+/* Its place in the order came: deliver. */
+void replication_commit(struct replication *replication, uint64_t position);
+
+/* Closing: give up what can be given up; once the links are gone, end the rest. */
+void replication_abort_all(struct covey_node *node);
+void replication_stop_all(struct covey_node *node);
+
+/* One event of the session, and whatever follows from it. COVEY_PROTOCOL: the peer should not have sent it.
+ */
+int replication_event(struct replication *replication, struct session_event event);
+
+/* The group was opened: decide the landings that waited for it. */
+void replication_land_waiting(struct covey_group *group);
+
+/* Post what can be posted; free what is over. Each turn. */
+void replication_turn(struct covey_node *node);
+/* When replication_turn is due though nothing happens. */
+uint64_t replication_deadline_ns(const struct covey_node *node);
+
+struct replication *replication_find(const struct covey_node *node, uint64_t id);
+
+/* Feed tells: [offset, offset + bytes) of the object is there (root); all leaves are known; it cannot go on.
+ */
+void replication_ready(struct replication *replication, uint64_t offset, uint64_t bytes);
+void replication_digested(struct replication *replication, uint64_t digest);
+void replication_broken(struct replication *replication, const struct fail *fail);
+
+/* For listings: not delivered, not cancelled. */
+bool replication_is_under_way(const struct replication *replication);
+void replication_info(const struct replication *replication, struct covey_object_info *info);
+
+#endif
