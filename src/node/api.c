@@ -244,7 +244,8 @@ struct put_request {
 static int check_buffers(const struct covey_buffer *buffers, size_t count, struct fail *fail)
 {
     if (count > COVEY_BUFFERS_MAX)
-        return fail_set(fail, COVEY_TOO_LARGE, "an object has at most %d buffers, not %zu", COVEY_BUFFERS_MAX, count);
+        return fail_set(fail, COVEY_TOO_LARGE, "an object has at most %d buffers, not %zu", COVEY_BUFFERS_MAX,
+                        count);
     for (size_t i = 0; i < count; i++) {
         const char *name = buffers[i].name != NULL ? buffers[i].name : "";
 

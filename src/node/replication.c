@@ -16,7 +16,7 @@
 #define EDGE_WINDOW   2
 
 /* What a block may take where nothing stalls: this, and its bytes at 1 MB/s. */
-#define BLOCK_NS UINT64_C(1000000)
+#define BLOCK_NS      UINT64_C(1000000)
 
 /* How long a step may hold up later ones. */
 #define OVERTAKE_NS   UINT64_C(50000000)

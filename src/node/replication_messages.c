@@ -379,7 +379,8 @@ static void apply_landing(struct replication *replication, const struct landing_
         placed = adopt(object, landing->buffers, &fail);
     if (session_state(replication->session) != SESSION_OFFERED) {
         /* Cancelled meanwhile: what was lent goes back with the object. */
-        replication_event(replication, (struct session_event){.type = SESSION_LANDED, .code = COVEY_CANCELLED});
+        replication_event(replication,
+                          (struct session_event){.type = SESSION_LANDED, .code = COVEY_CANCELLED});
         return;
     }
     if (fail.code == 0 && placed == 0)
@@ -552,7 +553,8 @@ static int take_word(struct replication *replication, uint32_t rank, const struc
 }
 
 /* Before the offer is complete its root sends the manifest, or takes it all back. */
-static int unbegun_message(struct replication *replication, const struct peer *peer, const struct message *message)
+static int unbegun_message(struct replication *replication, const struct peer *peer,
+                           const struct message *message)
 {
     if (peer != replication->peers[0])
         return COVEY_PROTOCOL;
