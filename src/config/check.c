@@ -167,11 +167,6 @@ static void check_nodes(struct draft *draft, const struct host *host, struct rep
         return;
     if (draft->nodes.items != NULL && draft->nodes.count == 0)
         report_add(report, draft->nodes.line, "nodes: the list is empty; wants at least one node");
-    if (draft->nodes.count > COVEY_MEMBERS_MAX) {
-        report_add(report, draft->nodes.line, "nodes: %zu nodes are listed; wants at most %d",
-                   draft->nodes.count, COVEY_MEMBERS_MAX);
-        return;
-    }
     resolve_nodes(draft, host, report);
     for (size_t i = 0; i < draft_entries(draft); i++)
         check_unique(draft, i, report);
@@ -318,21 +313,10 @@ static void check_staging(const struct draft *draft, size_t index, struct report
 
 static void check_groups(const struct draft *draft, struct report *report)
 {
-    if (draft->groups.count > DRAFT_GROUPS_MAX) {
-        report_add(report, draft->groups.line, "groups: %zu groups are listed; wants at most %d",
-                   draft->groups.count, DRAFT_GROUPS_MAX);
-        return;
-    }
     for (size_t i = 0; i < draft->groups.count; i++) {
-        const struct draft_group *group = draft_group(draft, i);
-
         check_group_name(draft, i, report);
         check_staging(draft, i, report);
-        if (group->members.count > COVEY_MEMBERS_MAX)
-            report_add(report, group->members.line,
-                       "groups[%zu].members: %zu names are listed; wants at most %d", i, group->members.count,
-                       COVEY_MEMBERS_MAX);
-        for (size_t j = 0; j < group->members.count && group->members.count <= COVEY_MEMBERS_MAX; j++)
+        for (size_t j = 0; j < draft_group(draft, i)->members.count; j++)
             check_member(draft, i, j, report);
     }
 }

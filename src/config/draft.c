@@ -20,6 +20,7 @@
 #define GIB            (UINT64_C(1) << 30)
 #define TIB            (UINT64_C(1) << 40)
 
+#define GROUPS_MAX     1024
 #define NODE_ID_MAX    65535
 #define CUDA_DEVICES   256
 #define PROVIDER_BYTES 64
@@ -127,7 +128,7 @@ static const struct key fabric_keys[] = {
 static const struct key group_keys[] = {
     {"name", &kind_string, AT(group, name), .required = true, .check = name_check,
      .wants = "a name of 1 to 255 bytes, as \"models\""},
-    {"members", &kind_strings, AT(group, members), .words = all_word,
+    {"members", &kind_strings, AT(group, members), .max = COVEY_MEMBERS_MAX, .words = all_word,
      .wants = "\"all\" or a list of node names, as ( \"n0\", \"n1\" )"},
     {"memory", &kind_string, AT(group, memory), .check = check_memory,
      .wants = "\"host\", \"cuda\" or \"cuda:\" and a device number"},
@@ -178,10 +179,11 @@ static const struct table log_table = TABLE(log, NULL);
 
 static const struct key root_keys[] = {
     {"cluster", &kind_group, offsetof(struct draft, cluster), .required = true, .table = &cluster_table},
-    {"nodes", &kind_groups, offsetof(struct draft, nodes), .required = true, .table = &node_table},
+    {"nodes", &kind_groups, offsetof(struct draft, nodes), .required = true, .max = COVEY_MEMBERS_MAX,
+     .table = &node_table},
     {"node", &kind_group, offsetof(struct draft, own), .table = &node_table},
     {"fabric", &kind_group, offsetof(struct draft, fabric), .table = &fabric_table},
-    {"groups", &kind_groups, offsetof(struct draft, groups), .table = &group_table},
+    {"groups", &kind_groups, offsetof(struct draft, groups), .max = GROUPS_MAX, .table = &group_table},
     {"staging", &kind_group, offsetof(struct draft, staging), .table = &staging_table},
     {"control", &kind_group, offsetof(struct draft, control), .table = &control_table},
     {"log", &kind_group, offsetof(struct draft, log), .table = &log_table},

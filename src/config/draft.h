@@ -38,7 +38,6 @@ struct draft_node {
     struct address resolved; /* by draft_check(); bytes 0: not */
 };
 
-#define DRAFT_GROUPS_MAX       1024
 #define DRAFT_PROVIDER_DEFAULT "auto"
 #define DRAFT_SOCKET_DEFAULT   "/run/covey/%n.sock"
 

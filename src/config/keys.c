@@ -369,13 +369,16 @@ static struct draft_list *list_of(const struct key *key, void *object)
     return (struct draft_list *)((char *)object + key->offset);
 }
 
-/* Make room for the elements, zeroed. */
-static bool begin_list(struct reader *reader, const config_setting_t *setting, size_t bytes,
-                       struct draft_list *list)
+/* Make room for the elements, zeroed; complains and returns false if there are too many. */
+static bool begin_list(struct reader *reader, const config_setting_t *setting, const struct key *key,
+                       size_t bytes, struct draft_list *list)
 {
     size_t count = (size_t)config_setting_length(setting);
 
-    list->line = config_setting_source_line(setting);
+    if (count > key->max) {
+        complain(reader, setting, NULL, "the list has %zu entries; wants at most %" PRIu64, count, key->max);
+        return false;
+    }
     list->items = calloc(count + 1, bytes);
     if (list->items == NULL) {
         reader->report->no_memory = true;
@@ -405,7 +408,7 @@ static void read_strings(struct reader *reader, const config_setting_t *setting,
     }
     if (config_setting_length(setting) == 0)
         refuse_value(reader, setting, key, "the list is empty");
-    if (!begin_list(reader, setting, sizeof(struct draft_string), list))
+    if (!begin_list(reader, setting, key, sizeof(struct draft_string), list))
         return;
     for (size_t i = 0; i < list->count; i++)
         read_one_string(reader, config_setting_get_elem(setting, (unsigned)i), &element,
@@ -435,11 +438,12 @@ static void read_groups(struct reader *reader, const config_setting_t *setting, 
     const struct key element = {.name = "", .kind = &kind_group, .table = key->table};
     struct draft_list *list = list_of(key, object);
 
+    list->line = config_setting_source_line(setting);
     if (!config_setting_is_list(setting)) {
         refuse_type(reader, setting, key);
         return;
     }
-    if (!begin_list(reader, setting, key->table->bytes, list))
+    if (!begin_list(reader, setting, key, key->table->bytes, list))
         return;
     for (size_t i = 0; i < list->count; i++) {
         void *item = (char *)list->items + i * key->table->bytes;

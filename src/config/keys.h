@@ -48,7 +48,7 @@ struct key {
     const struct kind *kind;
     size_t offset; /* in the object */
     bool required;
-    uint64_t min, max;
+    uint64_t min, max;        /* of numbers; max of a list's entries */
     const char *const *words; /* NULL at the end */
     int (*check)(const char *bytes, size_t count, struct fail *fail);
     const char *wants; /* what a string should be */

@@ -2,6 +2,7 @@
 #include "config/report.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -40,6 +41,10 @@ void report_add(struct report *report, unsigned line, const char *format, ...)
     va_list args;
     char *sentence;
 
+    if (report->count == REPORT_LINES_MAX) {
+        report->hidden++;
+        return;
+    }
     va_start(args, format);
     text_append_list(&text, format, args);
     va_end(args);
@@ -98,5 +103,11 @@ char *report_text(struct report *report)
         qsort(report->lines, report->count, sizeof(*report->lines), compare_lines);
     for (size_t i = 0; i < report->count; i++)
         append_line(&text, report->path, &report->lines[i]);
+    if (report->hidden > 0) {
+        char more[64];
+
+        snprintf(more, sizeof(more), "%zu more mistakes are not shown", report->hidden);
+        append_line(&text, report->path, &(struct report_line){.text = more});
+    }
     return text_take(&text);
 }

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define REPORT_LINES_MAX 1000 /* of those that are shown; the rest is counted */
+
 struct report_line {
     unsigned line; /* of the file; 0: the file as a whole */
     size_t order;  /* among those found */
@@ -17,6 +19,7 @@ struct report {
     const char *path; /* borrowed */
     struct report_line *lines;
     size_t count, capacity;
+    size_t hidden;  /* found beyond REPORT_LINES_MAX */
     bool no_memory; /* of collecting them, or of what the collector of them did */
 };
 

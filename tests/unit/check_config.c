@@ -404,19 +404,19 @@ START_TEST(test_lists_have_a_largest_length)
         text_append(&text, "%s { id = %d; name = \"n%d\"; address = \"127.0.0.1:%d\"; }", i == 0 ? "" : ",",
                     i, i, i + 1);
     text_append(&text, " );");
-    expect_text_begin(&text, "t.conf:2: nodes: 1025 nodes are listed; wants at most 1024\n");
+    expect_text_begin(&text, "t.conf:2: nodes: the list has 1025 entries; wants at most 1024\n");
 
     text_append(&text, BASE "groups: (");
     for (int i = 0; i <= 1024; i++)
         text_append(&text, "%s { name = \"g%d\"; }", i == 0 ? "" : ",", i);
     text_append(&text, " );");
-    expect_text_begin(&text, "t.conf:3: groups: 1025 groups are listed; wants at most 1024\n");
+    expect_text_begin(&text, "t.conf:3: groups: the list has 1025 entries; wants at most 1024\n");
 
     text_append(&text, BASE "groups: ( { name = \"g\"; members = (");
     for (int i = 0; i <= COVEY_MEMBERS_MAX; i++)
         text_append(&text, "%s \"n0\"", i == 0 ? "" : ",");
     text_append(&text, " ); } );");
-    expect_text_begin(&text, "t.conf:3: groups[0].members: 1025 names are listed; wants at most 1024\n");
+    expect_text_begin(&text, "t.conf:3: groups[0].members: the list has 1025 entries; wants at most 1024\n");
 }
 END_TEST
 
@@ -433,6 +433,29 @@ START_TEST(test_groups_have_a_largest_depth_and_number_of_keys)
     for (int i = 0; i < 65; i++)
         text_append(&text, "a%d = 1;", i);
     expect_text_begin(&text, "t.conf:1: syntax: more than 64 keys in one group\n");
+}
+END_TEST
+
+/* Neither a long list nor many mistakes take long or make much text. */
+START_TEST(test_many_mistakes_are_counted)
+{
+    struct text text = {0};
+    struct covey_options *options;
+    char *errors;
+
+    for (size_t i = 0; i < OPTIONS_FILE_MAX; i++)
+        text_append_bytes(&text, ";", 1);
+    ck_assert_int_eq(load(text.bytes, NULL, &options, &errors), COVEY_CONFIG);
+    ck_assert_ptr_nonnull(strstr(errors, "\nt.conf: 1047576 more mistakes are not shown\n"));
+    ck_assert_uint_lt(strlen(errors), 100000);
+    free(errors);
+    text_fini(&text);
+
+    text_append(&text, "nodes: (0");
+    while (text.length < OPTIONS_FILE_MAX - 2)
+        text_append_bytes(&text, ",0", 2);
+    text_append(&text, ")");
+    expect_text_begin(&text, "t.conf:1: nodes: the list has 524284 entries; wants at most 1024\n");
 }
 END_TEST
 
@@ -1262,10 +1285,10 @@ SUITE_MAIN(
     "config", 60, SUITE_TEST(test_words_of_schedules_are_their_names),
     SUITE_TEST(test_lists_have_a_largest_length),
     SUITE_TEST(test_groups_have_a_largest_depth_and_number_of_keys),
-    SUITE_TEST(test_nul_bytes_are_refused_wherever_they_are), SUITE_TEST(test_path_cannot_forge_a_line),
-    SUITE_TEST(test_long_lists_of_names_are_cut), SUITE_TEST(test_secret_of_another_user_is_refused),
-    SUITE_TEST(test_host_looks_names_up), SUITE_TEST(test_host_tells_its_addresses),
-    SUITE_TEST(test_example_loads_and_its_defaults_are_true),
+    SUITE_TEST(test_many_mistakes_are_counted), SUITE_TEST(test_nul_bytes_are_refused_wherever_they_are),
+    SUITE_TEST(test_path_cannot_forge_a_line), SUITE_TEST(test_long_lists_of_names_are_cut),
+    SUITE_TEST(test_secret_of_another_user_is_refused), SUITE_TEST(test_host_looks_names_up),
+    SUITE_TEST(test_host_tells_its_addresses), SUITE_TEST(test_example_loads_and_its_defaults_are_true),
     SUITE_TEST(test_every_key_is_in_the_manual_and_the_example),
     SUITE_LOOP(test_mistake_is_named_with_line_and_key_and_once, MISTAKES),
     SUITE_TEST(test_absent_keys_have_the_documented_defaults), SUITE_TEST(test_id_zero_is_an_ordinary_id),
