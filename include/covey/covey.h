@@ -63,7 +63,8 @@ enum covey_state {
 /* --- Options -------------------------------------------------------------------------------------------- */
 
 /* Read the cluster's configuration file (covey.conf(5)) for the node called node_name, or, with NULL, for the
- * one node whose address is this host's. The caller frees *options with covey_options_free().
+ * one node whose address is this host's. Addresses that are host names are looked up, which may wait for the
+ * resolver. The caller frees *options with covey_options_free().
  * COVEY_CONFIG when anything is wrong; covey_options_error() then has one line per mistake. */
 int covey_options_load(const char *path, const char *node_name, struct covey_options **options);
 

@@ -42,10 +42,8 @@ static void resolve_nodes(struct draft *draft, const struct host *host, struct r
         if (node->address.text == NULL ||
             value_parse_address(node->address.text, host, &node->resolved, &fail) == 0)
             continue;
-        report_add(
-            report, node->address.line,
-            "%s.address: %s; wants an address with a port, as \"10.0.0.1:7400\" or \"[2001:db8::1]:7400\"",
-            ENTRY_KEY(draft, i), fail.text);
+        report_add(report, node->address.line, "%s.address: %s; wants " DRAFT_ADDRESS_WISH,
+                   ENTRY_KEY(draft, i), fail.text);
     }
 }
 

@@ -114,8 +114,7 @@ static const struct key node_keys[] = {
     {"id", &kind_integer, AT(node, id), .required = true, .max = NODE_ID_MAX},
     {"name", &kind_string, AT(node, name), .required = true, .check = name_check_file,
      .wants = "a name of 1 to 255 bytes that may be part of a file's name, as \"n0\""},
-    {"address", &kind_string, AT(node, address), .required = true,
-     .wants = "an address with a port, as \"10.0.0.1:7400\" or \"[2001:db8::1]:7400\""},
+    {"address", &kind_string, AT(node, address), .required = true, .wants = DRAFT_ADDRESS_WISH},
     {0},
 };
 

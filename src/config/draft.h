@@ -38,6 +38,9 @@ struct draft_node {
     struct address resolved; /* by draft_check(); bytes 0: not */
 };
 
+/* What an address should be, for messages. */
+#define DRAFT_ADDRESS_WISH     "an address with a port, as \"10.0.0.1:7400\" or \"[2001:db8::1]:7400\""
+
 #define DRAFT_PROVIDER_DEFAULT "auto"
 #define DRAFT_SOCKET_DEFAULT   "/run/covey/%n.sock"
 

@@ -10,7 +10,7 @@
 #include "config/draft.h"
 #include "config/words.h"
 
-/* Of a copy of text; NULL for NULL. *no_memory is set if it fails. */
+/* A copy of text; NULL for NULL. The report says if there is no memory for it. */
 static char *copy_text(const char *text, struct report *report)
 {
     char *copy = text == NULL ? NULL : strdup(text);
