@@ -8,13 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bitmap.h"
 #include "memory/memory.h"
 #include "store/digest.h"
 
 #define FEED_JOBS      2
-#define BATCH_BYTES    (UINT64_C(1) << 20)   /* blocks that arrived are digested so many bytes at a time */
-#define JOB_BYTES      (UINT64_C(4) << 20)   /* read or digested in one job */
+#define JOB_BYTES      (UINT64_C(4) << 20)   /* read and digested in one job */
 #define POPULATE_BYTES (UINT64_C(64) << 20)  /* made present in one job */
 #define INLINE_BYTES   (UINT64_C(128) << 10) /* an object so small is digested at once: a thread costs more */
 
@@ -23,13 +21,10 @@ struct feed {
     struct object *object;
     struct file_source *source;
     uint64_t block_bytes;
-    uint32_t blocks;
+    uint32_t blocks, done_count; /* done: their leaves are known */
     uint64_t *leaves;
-    uint64_t *waiting;                              /* bitmap of blocks whose leaves can be taken */
-    uint32_t cursor;                                /* none waits below it */
-    uint32_t waiting_count, seen_count, done_count; /* of blocks; seen: waiting, in a job or done */
-    uint64_t read_next;                             /* offset that the next read job begins at */
-    uint64_t populate_next;
+    uint64_t work_next;     /* root: where the next job begins */
+    uint64_t populate_next; /* receiver: likewise */
     uint32_t jobs, populate_jobs;
     atomic_bool stopped;
     bool broken;
@@ -38,9 +33,7 @@ struct feed {
 struct job {
     uv_work_t work;
     struct feed *feed;
-    uint64_t offset, bytes; /* read, populate */
-    uint32_t *blocks;       /* digest: their numbers */
-    uint32_t block_count;
+    uint64_t offset, bytes;
     struct fail fail;
 };
 
@@ -178,12 +171,6 @@ static uint64_t block_bytes_of(const struct feed *feed, uint32_t block)
     return left < feed->block_bytes ? left : feed->block_bytes;
 }
 
-static void job_free(struct job *job)
-{
-    free(job->blocks);
-    free(job);
-}
-
 static void feed_break(struct feed *feed, const struct fail *fail)
 {
     if (feed->broken || atomic_load(&feed->stopped))
@@ -204,7 +191,7 @@ static void job_start(struct job *job, uv_work_cb run, uv_after_work_cb done)
     }
     fail_set(&job->fail, COVEY_NO_MEMORY, "cannot start a worker: %s", uv_strerror(rc));
     feed_break(feed, &job->fail);
-    job_free(job);
+    free(job);
 }
 
 static struct job *job_new(struct feed *feed)
@@ -236,38 +223,19 @@ static void feed_finished(struct feed *feed)
     replication_digested(feed->replication, digest_root(feed->leaves, feed->object->bytes));
 }
 
-static void run_digest(uv_work_t *work)
+/* Root: read a range, if there are files, and take its leaves. */
+static void run_work(uv_work_t *work)
 {
     struct job *job = (struct job *)work;
     struct feed *feed = job->feed;
 
-    for (uint32_t i = 0; i < job->block_count && !atomic_load(&feed->stopped); i++)
-        digest_leaves(feed->object, job->blocks[i] * feed->block_bytes, block_bytes_of(feed, job->blocks[i]),
-                      feed->leaves);
+    if (atomic_load(&feed->stopped))
+        return;
+    if (feed->source == NULL || read_range(feed, job->offset, job->bytes, &job->fail) == 0)
+        digest_leaves(feed->object, job->offset, job->bytes, feed->leaves);
 }
 
-static void digest_done(uv_work_t *work, int status)
-{
-    struct job *job = (struct job *)work;
-    struct feed *feed = job->feed;
-
-    (void)status;
-    feed->jobs--;
-    feed->done_count += job->block_count;
-    job_free(job);
-    feed_finished(feed);
-    feed_go_on(feed);
-}
-
-static void run_read(uv_work_t *work)
-{
-    struct job *job = (struct job *)work;
-
-    if (read_range(job->feed, job->offset, job->bytes, &job->fail) == 0)
-        digest_leaves(job->feed->object, job->offset, job->bytes, job->feed->leaves);
-}
-
-static void read_done(uv_work_t *work, int status)
+static void work_done(uv_work_t *work, int status)
 {
     struct job *job = (struct job *)work;
     struct feed *feed = job->feed;
@@ -278,10 +246,11 @@ static void read_done(uv_work_t *work, int status)
         feed_break(feed, &job->fail);
     } else if (!atomic_load(&feed->stopped)) {
         feed->done_count += (uint32_t)((job->bytes + feed->block_bytes - 1) / feed->block_bytes);
-        replication_ready(feed->replication, job->offset, job->bytes);
+        if (feed->source != NULL)
+            replication_ready(feed->replication, job->offset, job->bytes);
         feed_finished(feed);
     }
-    job_free(job);
+    free(job);
     feed_go_on(feed);
 }
 
@@ -306,51 +275,26 @@ static void populate_done(uv_work_t *work, int status)
     feed->populate_jobs--;
     if (feed->populate_next >= feed->object->region->bytes)
         feed->object->region->fresh = false;
-    job_free(job);
+    free(job);
     feed_go_on(feed);
 }
 
 /* --- What to do next ---------------------------------------------------------------------------------------
  */
 
-static void start_read(struct feed *feed)
+static void start_work(struct feed *feed)
 {
     uint64_t bytes = feed->block_bytes > JOB_BYTES ? feed->block_bytes : JOB_BYTES;
     struct job *job = job_new(feed);
 
     if (job == NULL)
         return;
-    if (bytes > feed->object->bytes - feed->read_next)
-        bytes = feed->object->bytes - feed->read_next;
-    job->offset = feed->read_next;
+    if (bytes > feed->object->bytes - feed->work_next)
+        bytes = feed->object->bytes - feed->work_next;
+    job->offset = feed->work_next;
     job->bytes = bytes;
-    feed->read_next += bytes;
-    job_start(job, run_read, read_done);
-}
-
-static void start_digest(struct feed *feed)
-{
-    uint32_t most = feed->block_bytes >= JOB_BYTES ? 1 : (uint32_t)(JOB_BYTES / feed->block_bytes);
-    struct job *job = job_new(feed);
-
-    if (job == NULL)
-        return;
-    if (most > feed->waiting_count)
-        most = feed->waiting_count;
-    job->blocks = malloc(most * sizeof(*job->blocks));
-    for (; job->blocks != NULL && job->block_count < most; job->block_count++) {
-        feed->cursor = (uint32_t)bitmap_next(feed->waiting, feed->blocks, feed->cursor);
-        bitmap_clear(feed->waiting, feed->cursor);
-        job->blocks[job->block_count] = feed->cursor;
-    }
-    feed->waiting_count -= job->block_count;
-    if (job->blocks == NULL) {
-        fail_set(&job->fail, COVEY_NO_MEMORY, "no memory for digests of object %s", feed->object->name);
-        feed_break(feed, &job->fail);
-        job_free(job);
-        return;
-    }
-    job_start(job, run_digest, digest_done);
+    feed->work_next += bytes;
+    job_start(job, run_work, work_done);
 }
 
 static void start_populate(struct feed *feed)
@@ -369,27 +313,17 @@ static void start_populate(struct feed *feed)
 
 static bool wants_populate(const struct feed *feed)
 {
-    return feed->object->region != NULL && feed->object->region->fresh && feed->populate_jobs == 0 &&
-           feed->populate_next < feed->object->region->bytes && feed->replication->rank != 0;
-}
-
-/* A worker is woken for a batch, or for the rest. */
-static bool wants_digest(const struct feed *feed)
-{
-    return feed->waiting_count > 0 &&
-           (feed->seen_count == feed->blocks || feed->waiting_count * feed->block_bytes >= BATCH_BYTES);
+    return feed->replication->rank != 0 && feed->object->region != NULL && feed->object->region->fresh &&
+           feed->populate_jobs == 0 && feed->populate_next < feed->object->region->bytes;
 }
 
 static void feed_go_on(struct feed *feed)
 {
-    while (!feed->broken && !atomic_load(&feed->stopped) && feed->jobs - feed->populate_jobs < FEED_JOBS) {
-        if (feed->source != NULL && feed->read_next < feed->object->bytes)
-            start_read(feed);
-        else if (wants_digest(feed))
-            start_digest(feed);
-        else
-            break;
-    }
+    bool root = feed->replication->rank == 0;
+
+    while (root && feed->jobs < FEED_JOBS && feed->work_next < feed->object->bytes && !feed->broken &&
+           !atomic_load(&feed->stopped))
+        start_work(feed);
     if (!feed->broken && !atomic_load(&feed->stopped) && wants_populate(feed))
         start_populate(feed);
 }
@@ -410,8 +344,7 @@ int feed_new(struct replication *replication, struct file_source *source, struct
     feed->block_bytes = replication->block_bytes;
     feed->blocks = blocks;
     feed->leaves = calloc(digest_leaf_count(object->bytes) + 1, sizeof(*feed->leaves));
-    feed->waiting = calloc(BITMAP_WORDS(blocks) + 1, sizeof(*feed->waiting));
-    if (feed->leaves == NULL || feed->waiting == NULL) {
+    if (feed->leaves == NULL) {
         feed_free(feed);
         return fail_set(fail, COVEY_NO_MEMORY, "no memory for the digests of object %s", object->name);
     }
@@ -420,30 +353,16 @@ int feed_new(struct replication *replication, struct file_source *source, struct
     return 0;
 }
 
-static void digest_inline(struct feed *feed)
-{
-    digest_leaves(feed->object, 0, feed->object->bytes, feed->leaves);
-    feed->done_count = feed->blocks;
-    feed->waiting_count = 0;
-    feed_finished(feed);
-}
-
 void feed_start_root(struct feed *feed)
 {
-    if (feed->object->bytes == 0) {
-        replication_ready(feed->replication, 0, 0);
-        feed_finished(feed);
-        return;
-    }
-    if (feed->source == NULL) {
+    if (feed->source == NULL || feed->object->bytes == 0)
         replication_ready(feed->replication, 0, feed->object->bytes);
-        if (feed->object->bytes <= INLINE_BYTES) {
-            digest_inline(feed);
-            return;
-        }
-        bitmap_set_all(feed->waiting, feed->blocks);
-        feed->waiting_count = feed->seen_count = feed->blocks;
+    if (feed->source == NULL && feed->object->bytes <= INLINE_BYTES) {
+        digest_leaves(feed->object, 0, feed->object->bytes, feed->leaves);
+        feed->work_next = feed->object->bytes;
+        feed->done_count = feed->blocks;
     }
+    feed_finished(feed);
     feed_go_on(feed);
 }
 
@@ -454,19 +373,11 @@ void feed_start_receiver(struct feed *feed)
 
 void feed_block(struct feed *feed, uint32_t block)
 {
-    if (feed->blocks == 0) {
-        feed_finished(feed);
-        return;
+    if (feed->blocks > 0) {
+        digest_leaves(feed->object, block * feed->block_bytes, block_bytes_of(feed, block), feed->leaves);
+        feed->done_count++;
     }
-    bitmap_set(feed->waiting, block);
-    feed->waiting_count++;
-    feed->seen_count++;
-    if (block < feed->cursor)
-        feed->cursor = block;
-    if (feed->waiting_count == feed->blocks && feed->object->bytes <= INLINE_BYTES)
-        digest_inline(feed);
-    else if (feed->object->bytes > INLINE_BYTES)
-        feed_go_on(feed);
+    feed_finished(feed);
 }
 
 bool feed_digest(const struct feed *feed, uint64_t *digest)
@@ -494,6 +405,5 @@ void feed_free(struct feed *feed)
     assert(feed->jobs == 0);
     file_source_close(feed->source);
     free(feed->leaves);
-    free(feed->waiting);
     free(feed);
 }

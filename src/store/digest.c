@@ -4,8 +4,15 @@
 #include <assert.h>
 #include <endian.h>
 
-#define XXH_INLINE_ALL /* the state of a leaf in pieces lives on the stack */
+/* The library's own choice of vector instructions at run time, where it has one: three times the speed in
+ * cache. */
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#define XXH_STATIC_LINKING_ONLY /* the state of a leaf in pieces lives on the stack */
+#include <xxh_x86dispatch.h>
+#else
+#define XXH_INLINE_ALL
 #include <xxhash.h>
+#endif
 
 /* A leaf that crosses buffers. */
 static uint64_t leaf_of_pieces(const struct object *object, size_t index, uint64_t offset, uint64_t bytes)
