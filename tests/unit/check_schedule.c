@@ -542,6 +542,67 @@ START_TEST(test_circulant_tables_hold_for_every_group_size)
 }
 END_TEST
 
+/* --- One slow link ------------------------------------------------------------------------------------- */
+
+static uint64_t latest(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The end of a run in which a block takes 1, but 2 between ranks a and b; each rank sends in the order of its
+ * steps, one block after the other. */
+static uint64_t time_with_slow_link(enum schedule_kind kind, uint32_t members, uint32_t blocks, uint32_t a,
+                                    uint32_t b)
+{
+    uint64_t *arrived = zeroed((size_t)members * blocks, sizeof(uint64_t)), end = 0;
+    uint64_t *sent = zeroed(members, sizeof(uint64_t)), *got = zeroed(members, sizeof(uint64_t));
+
+    run_open(kind, members, blocks);
+    for (uint64_t step = 0; step < run.steps; step++) {
+        ask_all(step);
+        for (uint32_t rank = 0; rank < members; rank++) {
+            uint32_t to = run.sent[rank].peer, block = run.sent[rank].block;
+            uint64_t time;
+
+            if (!run.sends[rank])
+                continue;
+            time = latest(arrived[(size_t)rank * blocks + block], latest(sent[rank], got[to]));
+            time += (rank == a && to == b) || (rank == b && to == a) ? 2 : 1;
+            sent[rank] = got[to] = arrived[(size_t)to * blocks + block] = time;
+            end = latest(end, time);
+        }
+    }
+    run_close();
+    free(arrived);
+    free(sent);
+    free(got);
+    return end;
+}
+
+/* Why `auto` does what it does: see choose.c. The slowdown in percent, 400 blocks. */
+static uint64_t slowdown(enum schedule_kind kind, uint32_t members, uint32_t a, uint32_t b)
+{
+    return 100 * time_with_slow_link(kind, members, 400, a, b) /
+           time_with_slow_link(kind, members, 400, 0, 0);
+}
+
+START_TEST(test_a_slow_link_harms_a_circulant_graph_least)
+{
+    static const uint32_t groups[] = {5, 6, 12, 24};
+
+    for (size_t i = 0; i < COUNT(groups); i++) {
+        uint32_t n = groups[i], q = ceil_log2_by_counting(n), vertices = UINT32_C(1) << (q - 1);
+
+        for (uint32_t peer = 1; peer < n; peer++) {
+            ck_assert_uint_le(slowdown(SCHEDULE_CIRCULANT, n, 0, peer), 100 + 100 / q + 1);
+            ck_assert_uint_le(slowdown(SCHEDULE_CIRCULANT, n, peer - 1, peer), 100 + 100 / q + 1);
+        }
+        ck_assert_uint_ge(slowdown(SCHEDULE_BINOMIAL, n, 1, vertices), 149); /* twins */
+        ck_assert_uint_ge(slowdown(SCHEDULE_CHAIN, n, n / 2, n / 2 + 1), 190);
+    }
+}
+END_TEST
+
 /* --- auto ---------------------------------------------------------------------------------------------- */
 
 #define KIB (UINT64_C(1) << 10)
@@ -797,6 +858,7 @@ SUITE_MAIN("schedule", 120,
            SUITE_TEST(test_schedules_are_those_of_the_literature), SUITE_TEST(test_steps_are_counted),
            SUITE_TEST(test_circulant_receive_tables_are_those_of_the_paper),
            SUITE_LOOP(test_circulant_tables_hold_for_every_group_size, 4),
+           SUITE_TEST(test_a_slow_link_harms_a_circulant_graph_least),
            SUITE_TEST(test_auto_takes_a_schedule_of_the_fewest_steps),
            SUITE_TEST(test_auto_takes_small_blocks_where_the_wire_is_slow_or_the_object_small),
            SUITE_TEST(test_auto_takes_blocks_of_a_mebibyte_and_more_for_large_objects_on_fast_links),
