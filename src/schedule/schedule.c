@@ -35,7 +35,7 @@ void schedule_rank_init(struct schedule_rank *part, const struct schedule *sched
     const struct schedule_ops *ops = ops_of(schedule);
 
     assert(rank < schedule->members);
-    *part = (struct schedule_rank){.schedule = *schedule, .rank = rank};
+    *part = (struct schedule_rank){.schedule = *schedule, .steps = schedule_steps(schedule), .rank = rank};
     if (ops->prepare != NULL && schedule->members > 1)
         ops->prepare(part);
 }
@@ -44,8 +44,8 @@ bool schedule_outgoing(const struct schedule_rank *part, uint64_t step, struct t
 {
     struct transfer transfer;
 
-    assert(step < schedule_steps(&part->schedule));
-    if (!ops_of(&part->schedule)->outgoing(part, step, &transfer))
+    assert(step < part->steps);
+    if (!kinds[part->schedule.kind]->outgoing(part, step, &transfer))
         return false;
     *out = transfer;
     return true;
@@ -55,8 +55,8 @@ bool schedule_incoming(const struct schedule_rank *part, uint64_t step, struct t
 {
     struct transfer transfer;
 
-    assert(step < schedule_steps(&part->schedule));
-    if (!ops_of(&part->schedule)->incoming(part, step, &transfer))
+    assert(step < part->steps);
+    if (!kinds[part->schedule.kind]->incoming(part, step, &transfer))
         return false;
     *in = transfer;
     return true;
@@ -67,17 +67,17 @@ typedef bool transfer_function(const struct schedule_rank *part, uint64_t step, 
 static size_t collect_peers(const struct schedule_rank *part, transfer_function *transfer_in_step,
                             uint32_t peers[])
 {
-    uint64_t steps = schedule_steps(&part->schedule);
     uint64_t set[BITMAP_WORDS(SCHEDULE_MEMBERS_MAX)];
     struct step_range range;
     struct transfer transfer;
     size_t count = 0;
 
-    if (steps == 0)
+    if (part->steps == 0)
         return 0;
-    range = ops_of(&part->schedule)->revealing(part);
+    range = kinds[part->schedule.kind]->revealing(part);
     bitmap_clear_all(set, SCHEDULE_MEMBERS_MAX);
-    for (uint64_t i = 0, step = range.first; i < range.count && step < steps; i++, step += range.stride) {
+    for (uint64_t i = 0, step = range.first; i < range.count && step < part->steps;
+         i++, step += range.stride) {
         if (transfer_in_step(part, step, &transfer))
             bitmap_set(set, transfer.peer);
     }

@@ -41,6 +41,7 @@ struct transfer {
 /* One rank's part of a schedule, prepared so that a step costs O(log members) at most. Treat as opaque. */
 struct schedule_rank {
     struct schedule schedule;
+    uint64_t steps;
     uint32_t rank;
     uint32_t rounds;                         /* circulant: q */
     uint32_t skips[SCHEDULE_ROUNDS_MAX + 1]; /* circulant: skip[0..q] */
