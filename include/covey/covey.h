@@ -123,6 +123,10 @@ int covey_node_fd(const struct covey_node *node);
  * nothing. Returns 1 if anything was done, 0 if not, or an error. */
 int covey_node_progress(struct covey_node *node, int timeout_ms);
 
+/* Take over from options what can change while the node runs: log.level. COVEY_UNSUPPORTED when anything else
+ * differs from what it runs by; covey_error_detail() names the keys then, and nothing changes. */
+int covey_node_reload(struct covey_node *node, const struct covey_options *options);
+
 /* Leave politely and free the node. Objects must have been released and operations freed. Groups end with it.
  */
 void covey_node_close(struct covey_node *node);

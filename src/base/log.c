@@ -9,7 +9,7 @@ void log_line(const struct log *log, enum covey_log_level level, const char *for
     char line[1024];
     va_list args;
 
-    if (log->write == NULL || level > log->level)
+    if (log->write == NULL || level > __atomic_load_n(&log->level, __ATOMIC_RELAXED))
         return;
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);

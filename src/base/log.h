@@ -12,6 +12,12 @@ struct log {
     enum covey_log_level level; /* lines above it are not formatted */
 };
 
+/* Change the level while others log. Any thread. */
+static inline void log_set_level(struct log *log, enum covey_log_level level)
+{
+    __atomic_store_n(&log->level, level, __ATOMIC_RELAXED);
+}
+
 /* Format and hand over one line (cut at 1023 bytes; control characters become '?'). Any thread, if the sink
  * is. */
 void log_line(const struct log *log, enum covey_log_level level, const char *format, ...)

@@ -80,6 +80,12 @@ const struct node_options *options_node(const struct covey_options *options, uin
 /* A deep copy; NULL without memory. Free with covey_options_free(). */
 struct covey_options *options_copy(const struct covey_options *options);
 
+/* Append the keys in which two configurations differ, with commas between; nothing if they say the same.
+ * Left out is what a running node can take over: log.level. */
+struct text;
+void options_difference(const struct covey_options *left, const struct covey_options *right,
+                        struct text *keys);
+
 /* What all nodes of a cluster must agree on, in parts, so that a difference can be named. Each is a digest of
  * the canonical form of that part (no comments, no order of keys, no node-local values). */
 enum options_part {

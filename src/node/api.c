@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "node/feed.h"
 #include "node/op.h"
 
@@ -563,4 +564,38 @@ int covey_node_stats(const struct covey_node *node, struct covey_stat **stats, s
         *count = request.count;
     }
     return rc;
+}
+
+/* --- Reload --------------------------------------------------------------------------------------------- */
+
+struct reload_request {
+    struct request request;
+    struct fail fail;
+    const struct covey_options *options;
+};
+
+static void run_reload(struct covey_node *node, struct request *base)
+{
+    struct reload_request *request = (struct reload_request *)base;
+    struct text keys = {0};
+    char *text;
+
+    options_difference(node->options, request->options, &keys);
+    text = text_take(&keys);
+    if (text == NULL) {
+        fail_set(&request->fail, COVEY_NO_MEMORY, "no memory to compare configurations");
+    } else if (text[0] != '\0') {
+        fail_set(&request->fail, COVEY_UNSUPPORTED, "a running node cannot change %s: restart it", text);
+    } else {
+        node->options->log_level = request->options->log_level;
+        log_set_level(&node->log, request->options->log_level);
+    }
+    free(text);
+}
+
+int covey_node_reload(struct covey_node *node, const struct covey_options *options)
+{
+    struct reload_request request = {.request.run = run_reload, .options = options};
+
+    return submit(node, &request.request, &request.fail);
 }

@@ -1281,9 +1281,59 @@ START_TEST(test_words_of_schedules_are_their_names)
 }
 END_TEST
 
+/* --- Differences --------------------------------------------------------------------------------------- */
+
+#define GROUP_OF_ALL "groups: ( { name = \"g\"; budget = \"1GiB\"; } );\n"
+
+static const struct {
+    const char *left, *right, *keys;
+} key_differences[] = {
+    {BASE, BASE, ""},
+    {BASE, BASE "log: { level = \"debug\"; };", ""},
+    {BASE, WITH_CLUSTER("heartbeat = \"50ms\"; quorum = \"tie-breaker\";"),
+     "cluster.quorum, cluster.heartbeat"},
+    {BASE, "cluster: { name = \"other\"; };\n" NODES, "cluster.name"},
+    {BASE, CLUSTER "nodes: ( " NODE0 ", " NODE2 " );\n", "nodes (n1)"},
+    {CLUSTER "nodes: ( " NODE0 " );\n", BASE, "nodes (n1), nodes (n2)"},
+    {BASE,
+     CLUSTER "nodes: ( " NODE0 ", { id = 1; name = \"n1\"; address = \"127.0.0.1:9\"; }, " NODE2 " );\n",
+     "nodes (n1)"},
+    {CLUSTER "nodes: ( { id = 5; name = \"n0\"; address = \"127.0.0.1:7400\"; } );",
+     CLUSTER "nodes: ( " NODE0 " );", "nodes (n0), nodes (n0), node"},
+    {BASE, BASE "fabric: { provider = \"tcp\"; };", "fabric.provider"},
+    {BASE, BASE "staging: { size = \"1MiB\"; };", "staging.size"},
+    {BASE, BASE "control: { socket = \"/x\"; };", "control.socket"},
+    {BASE, BASE GROUP_OF_ALL, "groups (g)"},
+    {BASE GROUP_OF_ALL, BASE, "groups (g)"},
+    {BASE GROUP_OF_ALL,
+     BASE
+     "groups: ( { name = \"g\"; budget = \"2GiB\"; keep_versions = 9; members = (\"n0\"); block = \"1MiB\"; "
+     "schedule = \"chain\"; } );",
+     "groups.members (g), groups.budget (g), groups.keep_versions (g), groups.schedule (g), groups.block "
+     "(g)"},
+};
+
+START_TEST(test_differences_are_named_by_their_keys)
+{
+    struct covey_options *left = load_good(key_differences[_i].left, "n0");
+    struct covey_options *right = load_good(key_differences[_i].right, "n0");
+    struct text keys = {0};
+    char *text;
+
+    options_difference(left, right, &keys);
+    text = text_take(&keys);
+    ck_assert_str_eq(text, key_differences[_i].keys);
+    free(text);
+    covey_options_free(left);
+    covey_options_free(right);
+}
+END_TEST
+
 SUITE_MAIN(
-    "config", 60, SUITE_TEST(test_words_of_schedules_are_their_names),
-    SUITE_TEST(test_lists_have_a_largest_length),
+    "config", 60,
+    SUITE_LOOP(test_differences_are_named_by_their_keys,
+               sizeof(key_differences) / sizeof(key_differences[0])),
+    SUITE_TEST(test_words_of_schedules_are_their_names), SUITE_TEST(test_lists_have_a_largest_length),
     SUITE_TEST(test_groups_have_a_largest_depth_and_number_of_keys),
     SUITE_TEST(test_many_mistakes_are_counted), SUITE_TEST(test_nul_bytes_are_refused_wherever_they_are),
     SUITE_TEST(test_path_cannot_forge_a_line), SUITE_TEST(test_long_lists_of_names_are_cut),
