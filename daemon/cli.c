@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -165,14 +166,15 @@ static bool connect_once(struct cli *cli)
     cli->found_path = find_socket(cli);
     if (cli->found_path == NULL)
         return false;
-    if (endpoint_connect(cli->found_path, REPLY_SILENCE_MS, &cli->socket, &fail) == 0)
+    if (endpoint_connect(cli->found_path, cli->silence_ms, &cli->socket, &fail) == 0)
         return true;
     cli_error("%s", fail.text);
     return false;
 }
 
-void cli_set_silence(const struct cli *cli, int silence_ms)
+void cli_set_silence(struct cli *cli, int silence_ms)
 {
+    cli->silence_ms = silence_ms;
     endpoint_set_silence(cli->socket, silence_ms);
 }
 
@@ -198,16 +200,17 @@ static void on_signal(int number)
 void cli_catch_signals(const char *sentence)
 {
     const struct sigaction action = {.sa_handler = on_signal};
+    sigset_t signals;
 
     interrupted_sentence = sentence;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
-}
-
-bool cli_interrupted(void)
-{
-    return interrupted != 0;
 }
 
 /* --- Asking --------------------------------------------------------------------------------------------- */
@@ -238,20 +241,40 @@ static bool send_request(struct cli *cli, const struct request *request, const i
     return false;
 }
 
+/* Signals that were caught come here and nowhere else. 0: there is something to read. */
+static int await_reply(const struct cli *cli, struct fail *fail)
+{
+    const struct timespec silence = {.tv_sec = cli->silence_ms / 1000,
+                                     .tv_nsec = cli->silence_ms % 1000 * 1000000L};
+    struct pollfd polled = {.fd = cli->socket, .events = POLLIN};
+    sigset_t none;
+    int ready;
+
+    sigemptyset(&none);
+    do
+        ready = ppoll(&polled, 1, &silence, &none);
+    while (ready < 0 && errno == EINTR && !interrupted);
+    if (interrupted)
+        return fail_set(fail, COVEY_CANCELLED, "%s", interrupted_sentence);
+    return ready > 0 ? 0 : fail_set(fail, COVEY_TIMEOUT, "silence");
+}
+
 static bool receive(struct cli *cli, json_t **document)
 {
     struct fail fail = {0};
-    int result;
+    int result = await_reply(cli, &fail);
 
-    do {
-        if (interrupted) {
-            cli_error("%s", interrupted_sentence);
-            return false;
-        }
-        result = frame_receive(cli->socket, &cli->reader, document, &fail);
-    } while (result == COVEY_AGAIN);
-    if (result == 0)
-        fail_set(&fail, COVEY_CLOSED, "it closed the connection");
+    if (result == COVEY_CANCELLED) {
+        cli_error("%s", fail.text);
+        return false;
+    }
+    if (result == 0) {
+        do
+            result = frame_receive(cli->socket, &cli->reader, document, &fail);
+        while (result == COVEY_AGAIN);
+        if (result == 0)
+            fail_set(&fail, COVEY_CLOSED, "it closed the connection");
+    }
     if (result <= 0)
         stream_failed(cli, &fail);
     return result > 0;

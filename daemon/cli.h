@@ -33,6 +33,7 @@ struct cli {
 
     char *found_path; /* where the daemon was found */
     int socket;       /* -1 until then */
+    int silence_ms;   /* how long the daemon may say nothing */
     struct frame_reader reader;
 };
 
@@ -87,12 +88,11 @@ struct cli_listener {
 bool cli_ask(struct cli *cli, const struct request *request, const int *descriptors, size_t descriptor_count,
              const struct cli_listener *listener, json_t **done);
 
-/* How long the daemon may say nothing from now on, in place of REPLY_SILENCE_MS. */
-void cli_set_silence(const struct cli *cli, int silence_ms);
+/* How long the daemon may say nothing from now on, in place of REPLY_SILENCE_MS. It is found already. */
+void cli_set_silence(struct cli *cli, int silence_ms);
 
 /* SIGINT, SIGTERM and SIGHUP from now on end cli_ask() with the sentence in place of the process. */
 void cli_catch_signals(const char *sentence);
-bool cli_interrupted(void);
 
 void cli_fini(struct cli *cli);
 

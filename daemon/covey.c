@@ -118,7 +118,7 @@ static int flush_output(int status)
 
 int main(int argc, char **argv)
 {
-    struct cli cli = {.socket = -1};
+    struct cli cli = {.socket = -1, .silence_ms = REPLY_SILENCE_MS};
     const struct command *command;
     int status;
 
