@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "daemon/serve/serve.h"
+
+#include <stdlib.h>
+
+#include "control/item.h"
+
+json_t *serve_memory_json(enum covey_memory memory, int device)
+{
+    const char *kind = memory == COVEY_MEMORY_CUDA ? "cuda" : "managed";
+
+    if (memory == COVEY_MEMORY_HOST)
+        return json_string("host");
+    return device < 0 ? json_string(kind) : json_sprintf("%s:%d", kind, device);
+}
+
+static json_t *group_item(const char *name, const struct covey_group_info *info)
+{
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "name", item_text(name), "state",
+                     serve_state_name(info->state), "members", item_u64(info->members), "memory",
+                     serve_memory_json(info->memory, info->device), "budget_bytes",
+                     item_u64(info->budget_bytes), "used_bytes", item_u64(info->used_bytes), "objects",
+                     item_u64(info->objects), "keep_versions", item_u64(info->keep_versions), "schedule",
+                     info->schedule, "block_bytes",
+                     info->block_bytes == 0 ? json_null() : item_u64(info->block_bytes));
+}
+
+int serve_groups(struct client *client, const struct request *request)
+{
+    const struct server *server = client->server;
+    struct page page;
+    int result = 0;
+
+    (void)request;
+    page_begin(&page, client);
+    for (size_t i = 0; i < server->group_count && result == 0; i++) {
+        struct covey_group_info info;
+
+        result = covey_group_info(server->groups[i], &info);
+        if (result == 0)
+            page_add(&page, group_item(covey_group_name(server->groups[i]), &info));
+    }
+    if (page_end(&page) != 0)
+        return page.result;
+    if (result != 0)
+        return client_fail_node(client, result);
+    return client_send(client, REPLY_DONE, json_object());
+}
+
+static json_t *object_item(const struct covey_object_info *info)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "name", item_text(info->name),
+                     "version", item_u64(info->version), "bytes", item_u64(info->bytes), "digest",
+                     item_hex(info->digest), "buffers", item_u64(info->count), "state", info->state,
+                     "bytes_done", item_u64(info->bytes_done), "pins", item_u64(info->pins), "since",
+                     item_time(info->since_ns));
+}
+
+int serve_objects(struct client *client, const struct request *request)
+{
+    struct covey_group *group;
+    struct covey_object_info *list;
+    struct fail fail = {0};
+    struct page page;
+    size_t count;
+    int result;
+
+    if (server_group(client->server, request->group, &group, &fail) != 0)
+        return client_fail(client, &fail);
+    result = covey_objects(group, &list, &count);
+    if (result != 0)
+        return client_fail_node(client, result);
+    page_begin(&page, client);
+    for (size_t i = 0; i < count && page.result == 0; i++)
+        page_add(&page, object_item(&list[i]));
+    free(list);
+    if (page_end(&page) != 0)
+        return page.result;
+    return client_send(client, REPLY_DONE, json_pack("{s:o}", "group", item_text(covey_group_name(group))));
+}
+
+int serve_stats(struct client *client, const struct request *request)
+{
+    struct covey_stat *stats;
+    struct page page;
+    size_t count;
+    int result = covey_node_stats(client->server->node, &stats, &count);
+
+    (void)request;
+    if (result != 0)
+        return client_fail_node(client, result);
+    page_begin(&page, client);
+    for (size_t i = 0; i < count; i++)
+        page_add(&page, json_pack("{s:s, s:o, s:s}", "name", stats[i].name, "value", item_u64(stats[i].value),
+                                  "unit", stats[i].unit));
+    free(stats);
+    if (page_end(&page) != 0)
+        return page.result;
+    return client_send(client, REPLY_DONE, json_object());
+}
