@@ -121,3 +121,17 @@ const char *text_quote(const char *value, size_t bytes, struct quoted *quoted)
     memcpy(out, "\"", 2);
     return quoted->text;
 }
+
+size_t text_whole(const char *bytes, size_t count)
+{
+    size_t tail = 0, need;
+    unsigned char first;
+
+    while (tail < count && tail < 4 && ((unsigned char)bytes[count - 1 - tail] & 0xc0) == 0x80)
+        tail++;
+    if (tail == count || tail == 4)
+        return count; /* no UTF-8 */
+    first = (unsigned char)bytes[count - 1 - tail];
+    need = first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 1;
+    return tail + 1 < need ? count - tail - 1 : count;
+}

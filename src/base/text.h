@@ -27,6 +27,9 @@ char *text_take(struct text *text);
 
 void text_fini(struct text *text);
 
+/* How many of the bytes are left without a UTF-8 character that is cut off at their end. */
+size_t text_whole(const char *bytes, size_t count);
+
 /* A value of the user's or a peer's as it may stand in a message: in double quotes, bytes that do not print
  * as \xHH, the middle of a long one left out. The result is `quoted`'s. */
 struct quoted {

@@ -21,7 +21,7 @@ static const struct peers_timing default_timing = {
     .connect = 5000,
     .handshake = 5000,
     .probe = 1000,
-    .link = 10000,
+    .link = 15000, /* the fabric's own limit comes first, and says more */
     .linger = 1000,
     .backoff_min = 50,
     .backoff_max = 2000,
@@ -55,7 +55,8 @@ struct entry *entry_find(const struct peers *peers, uint32_t id)
     return NULL;
 }
 
-struct entry *entry_add(struct peers *peers, uint32_t id, const char *name, const char *address)
+/* Without its timer yet. */
+static struct entry *entry_new(struct peers *peers, uint32_t id, const char *name, const char *address)
 {
     size_t index = entry_index(peers, id);
     struct entry *entry = calloc(1, sizeof(*entry));
@@ -71,13 +72,26 @@ struct entry *entry_add(struct peers *peers, uint32_t id, const char *name, cons
     snprintf(entry->peer.problem, sizeof(entry->peer.problem), "%s (%s) has not connected yet", name,
              address);
     entry->peer.problem_code = COVEY_UNREACHABLE;
-    uv_timer_init(peers->loop, &entry->retry);
-    entry->retry.data = entry;
-    peers_handle_opened(peers);
     memmove(&peers->entries[index + 1], &peers->entries[index],
             (peers->count - index) * sizeof(peers->entries[0]));
     peers->entries[index] = entry;
     peers->count++;
+    return entry;
+}
+
+static void entry_open(struct entry *entry)
+{
+    uv_timer_init(entry->peers->loop, &entry->retry);
+    entry->retry.data = entry;
+    peers_handle_opened(entry->peers);
+}
+
+struct entry *entry_add(struct peers *peers, uint32_t id, const char *name, const char *address)
+{
+    struct entry *entry = entry_new(peers, id, name, address);
+
+    if (entry != NULL)
+        entry_open(entry);
     return entry;
 }
 
@@ -198,7 +212,7 @@ static int add_listed(struct peers *peers)
 
     for (size_t i = 0; i < options->node_count; i++) {
         const struct node_options *node = &options->nodes[i];
-        if (node->id != options->self.id && entry_add(peers, node->id, node->name, node->address) == NULL)
+        if (node->id != options->self.id && entry_new(peers, node->id, node->name, node->address) == NULL)
             return COVEY_NO_MEMORY;
     }
     return COVEY_OK;
@@ -208,27 +222,34 @@ static int add_listed(struct peers *peers)
 static void begin_dialing(struct peers *peers)
 {
     for (size_t i = 0; i < peers->count; i++) {
-        const struct peer *peer = &peers->entries[i]->peer;
-        if (dial_is_ours(peers, peer->id, false))
-            dial_schedule(peers->entries[i], 0);
+        struct entry *entry = peers->entries[i];
+        entry_open(entry);
+        if (dial_is_ours(peers, entry->peer.id, false))
+            dial_schedule(entry, 0);
         else
-            dial_again(peers->entries[i]);
+            dial_again(entry);
     }
 }
 
-static void close_handles(struct peers *peers);
-
-/* From here on handles are open: what is made ends by peers_close(), which takes turns of the loop. */
-static int open_all(struct peers *peers, struct fail *fail)
+/* Everything that can fail, the handle of the listener last: a handle that is open takes a turn of the loop
+ * to close. */
+static int open_all(struct peers *peers, uint64_t incarnation, struct fail *fail)
 {
-    if (accept_open(peers) != 0) {
-        close(peers->listener);
-        peers_free(peers);
-        return fail_set(fail, COVEY_IO, "cannot watch the listening socket");
-    }
-    if (add_listed(peers) != COVEY_OK) {
-        close_handles(peers);
+    const struct node_options *self = &peers->options->self;
+    int result = fill_local(peers, incarnation, fail);
+
+    if (result != COVEY_OK)
+        return result;
+    if (add_listed(peers) != COVEY_OK)
         return fail_set(fail, COVEY_NO_MEMORY, "out of memory for the list of peers");
+    result = tcp_listen(&self->sockaddr, self->sockaddr_bytes, self->address, &peers->listener, fail);
+    if (result != COVEY_OK)
+        return result;
+    result = accept_open(peers);
+    if (result != 0) {
+        close(peers->listener);
+        return fail_set(fail, COVEY_IO, "cannot watch the socket that listens at %s: %s", self->address,
+                        uv_strerror(result));
     }
     begin_dialing(peers);
     return COVEY_OK;
@@ -240,7 +261,6 @@ int peers_open(uv_loop_t *loop, const struct covey_options *options, uint64_t in
 {
     struct peers *opened = calloc(1, sizeof(*opened));
     struct entry **entries = calloc(COVEY_MEMBERS_MAX, sizeof(struct entry *));
-    const struct node_options *self = &options->self;
     int result;
 
     assert(incarnation != 0);
@@ -258,16 +278,11 @@ int peers_open(uv_loop_t *loop, const struct covey_options *options, uint64_t in
                              .timing = default_timing,
                              .entries = entries};
     rng_init(&opened->rng, incarnation);
-    result = fill_local(opened, incarnation, fail);
-    if (result == COVEY_OK)
-        result = tcp_listen(&self->sockaddr, self->sockaddr_bytes, self->address, &opened->listener, fail);
-    if (result != COVEY_OK) {
-        peers_free(opened);
-        return result;
-    }
-    result = open_all(opened, fail);
+    result = open_all(opened, incarnation, fail);
     if (result == COVEY_OK)
         *peers = opened;
+    else
+        peers_free(opened);
     return result;
 }
 
@@ -287,8 +302,7 @@ void peers_handle_closed(struct peers *peers)
     if (--peers->open_handles > 0 || !peers->closing)
         return;
     peers_free(peers);
-    if (closed != NULL)
-        closed(context);
+    closed(context);
 }
 
 static void entry_handle_closed(uv_handle_t *handle)
@@ -298,10 +312,12 @@ static void entry_handle_closed(uv_handle_t *handle)
     peers_handle_closed(entry->peers);
 }
 
-static void close_handles(struct peers *peers)
+void peers_close(struct peers *peers, void (*closed)(void *context))
 {
     struct conn *next;
 
+    assert(!peers->closing);
+    peers->closed = closed;
     peers->closing = true;
     accept_close(peers);
     for (size_t i = 0; i < peers->count; i++)
@@ -310,11 +326,4 @@ static void close_handles(struct peers *peers)
         next = conn->next;
         conn_close(conn, COVEY_CLOSED, "is not needed any more: this node is leaving");
     }
-}
-
-void peers_close(struct peers *peers, void (*closed)(void *context))
-{
-    assert(!peers->closing);
-    peers->closed = closed;
-    close_handles(peers);
 }

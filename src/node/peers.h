@@ -14,7 +14,11 @@
  * Then the dialer tries again, with a back-off from 50 ms to 2 s with jitter.
  *
  * A peer that presents a new incarnation while the old one is up replaces it: first `down`, then `up`. A
- * second process with the id of this node, or of a peer that is up and answers, is refused and named.
+ * second process with the id of this node, or of a peer that is up and answers, is refused and named; whether
+ * the peer answers is asked on its TCP connection.
+ *
+ * Whether a node that should dial this one is there at all is looked at every few seconds, by a connection
+ * that says nothing, so that the log of every node says why another is missing.
  *
  * Everything runs on the thread of the uv loop. Nothing blocks. */
 
@@ -33,7 +37,7 @@ struct peer {
     uint64_t incarnation; /* 0 until it was up once */
     bool up;
     struct fabric_link *links[FABRIC_LANES]; /* valid while up */
-    char problem[FAIL_TEXT_MAX];             /* why it is not up, one sentence; "" while up */
+    char problem[FAIL_TEXT_MAX];             /* why it is not up, a sentence with its name; "" while up */
     int problem_code;                        /* of error.h */
     void *user;                              /* the owner's */
 };
@@ -41,27 +45,30 @@ struct peer {
 struct peers_callbacks {
     void (*up)(void *context, struct peer *peer);
     /* Both links are down: none of their writes touches memory here any more. The links are freed on return.
-     */
+     * text is the peer's problem: a sentence with its name. Also called for every peer that is up when peers
+     * is closed. */
     void (*down)(void *context, struct peer *peer, int error, const char *text);
     /* A FABRIC_ARRIVED, FABRIC_MESSAGE or FABRIC_WRITE_DONE of a link of a peer that is up. */
     void (*event)(void *context, struct peer *peer, enum fabric_lane lane, const struct fabric_event *event);
 };
 
-/* Listen and begin to look for every other node of the list. options, fabric, log outlive peers. incarnation
- * is this node's. COVEY_BUSY if the address is in use (the text says by which process, where that can be
- * known). The log gets one line for each change of a peer's problem, not one a try. */
+/* Listen and begin to look for every other node of the list. options, fabric, log, callbacks outlive peers.
+ * incarnation is this node's, not 0. COVEY_BUSY if the address is in use (the text says by which process,
+ * where that can be known). The log gets one line for each change of a peer's problem, not one a try. */
 int peers_open(uv_loop_t *loop, const struct covey_options *options, uint64_t incarnation,
                struct fabric *fabric, const struct log *log, const struct peers_callbacks *callbacks,
                void *context, struct peers **peers, struct fail *fail);
 
-/* Feed the fabric's events: call for each event of fabric_poll(). Calls back up, down, event. */
+/* Feed the fabric's events: call for each event of fabric_poll(). Calls back up, down, event. Poll and arm
+ * the fabric in every turn of the loop before it sleeps: links are closed by timers and sockets too. */
 void peers_fabric_event(struct peers *peers, const struct fabric_event *event);
 
 /* Close everything of a peer, e.g. because it broke the protocol; down follows, later. */
 void peers_disconnect(struct peers *peers, struct peer *peer, int error, const char *text);
 
-/* Every known peer (this node is none), ascending ids; the array lives as long as peers, entries are stable.
- */
+/* Every known peer (this node is none), ascending ids. An entry lives as long as peers; an elastic node that
+ * comes for the first time adds one, so that the count grows and indexes change: keep what belongs to a peer
+ * in its `user`. */
 size_t peers_count(const struct peers *peers);
 struct peer *peers_at(const struct peers *peers, size_t index);
 struct peer *peers_find(const struct peers *peers, uint32_t id); /* NULL if unknown */

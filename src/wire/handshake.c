@@ -420,7 +420,7 @@ void handshake_verdict(struct handshake *handshake, int code, const char *text)
     bytes_put_u32(&out, (uint32_t)code);
     memset(plain + out.used, 0, VERDICT_TEXT);
     if (code != 0)
-        bytes_put(&out, text, strnlen(text, VERDICT_TEXT - 1));
+        bytes_put(&out, text, text_whole(text, strnlen(text, VERDICT_TEXT - 1)));
     seal(handshake, FRAME_VERDICT, plain, sizeof(plain));
     if (code != 0) {
         fail_set(&handshake->fail, code, "is refused: %s", text);
@@ -436,6 +436,7 @@ static void step_verdict(struct handshake *handshake)
     uint8_t plain[VERDICT_PLAIN] = {0};
     struct bytes_reader in = bytes_read(plain, sizeof(plain));
     char text[VERDICT_TEXT];
+    struct fail fail;
     int32_t code;
 
     if (!unseal(handshake, FRAME_VERDICT, plain, sizeof(plain))) {
@@ -445,7 +446,8 @@ static void step_verdict(struct handshake *handshake)
         return;
     }
     code = (int32_t)bytes_take_u32(&in);
-    if (!take_text(&in, sizeof(text), text) || code > 0) {
+    if (!take_text(&in, sizeof(text), text) || code > 0 ||
+        name_check_printable(text, strlen(text), &fail) != COVEY_OK) {
         fail_set(&handshake->fail, COVEY_PROTOCOL, "knows the secret but gives no sensible answer");
         failed(handshake);
     } else if (code < 0) {

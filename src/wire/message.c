@@ -23,6 +23,7 @@
 #include <covey/covey.h>
 
 #include "base/bitmap.h"
+#include "base/text.h"
 #include "wire/bytes.h"
 
 #define ID_BYTES         2
@@ -284,15 +285,9 @@ static bool take_grant(struct bytes_reader *in, struct message *message)
 
 /* --- REFUSE, FAILED, CANCEL ----------------------------------------------------------------------------- */
 
-/* Bytes of a text cut at the limit, not inside a UTF-8 sequence. */
 static size_t text_cut(const char *text, size_t bytes)
 {
-    if (bytes <= MESSAGE_TEXT_MAX)
-        return bytes;
-    bytes = MESSAGE_TEXT_MAX;
-    while (bytes > 0 && ((uint8_t)text[bytes] & 0xc0) == 0x80)
-        bytes--;
-    return bytes;
+    return bytes <= MESSAGE_TEXT_MAX ? bytes : text_whole(text, MESSAGE_TEXT_MAX);
 }
 
 static void put_reason(const struct message *message, struct bytes_writer *out)

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "tests/lib/suite.h"
 
 START_TEST(test_every_error_has_its_own_number_name_and_text)
@@ -106,6 +107,17 @@ START_TEST(test_rng_repeats_with_its_seed_and_stays_below)
 }
 END_TEST
 
+START_TEST(test_text_whole_drops_a_character_that_is_cut_off)
+{
+    static const char text[] = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x90\xa6"; /* of 1, 2, 3 and 4 bytes */
+    static const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10};
+
+    for (size_t count = 0; count < sizeof(whole) / sizeof(whole[0]); count++)
+        ck_assert_uint_eq(text_whole(text, count), whole[count]);
+    ck_assert_uint_eq(text_whole("\x80\x80\x80\x80\x80", 5), 5); /* no UTF-8: left alone */
+}
+END_TEST
+
 static void keep_line(void *context, enum covey_log_level level, const char *line)
 {
     (void)level;
@@ -126,6 +138,7 @@ END_TEST
 
 SUITE_MAIN("base", 60, SUITE_TEST(test_every_error_has_its_own_number_name_and_text),
            SUITE_TEST(test_fail_prefix_keeps_code_and_sentence), SUITE_TEST(test_fail_cuts_long_text),
+           SUITE_TEST(test_text_whole_drops_a_character_that_is_cut_off),
            SUITE_TEST(test_bitmap_next_finds_what_was_set),
            SUITE_TEST(test_bitmap_set_all_leaves_the_tail_clear),
            SUITE_TEST(test_rng_repeats_with_its_seed_and_stays_below),
