@@ -254,13 +254,20 @@ static void verify_if_complete(struct session *session, struct session_actions *
     emit_own(session, actions, SESSION_VERIFY);
 }
 
+static void begin_moving(struct session *session)
+{
+    session->state = SESSION_MOVING;
+    session->started_ns = session->now_ns;
+    session->progress_ns = session->now_ns;
+    session->sends.head_ns = session->now_ns;
+    session_arm(session, session->now_ns);
+}
+
 static void start_if_accepted(struct session *session, struct session_actions *actions)
 {
     if (session->accepted_count < session->config.schedule.members - 1)
         return;
-    session->state = SESSION_MOVING;
-    session->progress_ns = session->now_ns;
-    session->sends.head_ns = session->now_ns;
+    begin_moving(session);
     emit_to_all(session, actions, SESSION_SEND_START);
     if (session->sealed)
         emit_to_all(session, actions, SESSION_SEND_SEAL);
@@ -463,13 +470,10 @@ static int on_start(struct session *session, const struct session_event *event,
     (void)event;
     if (!session->accepted)
         return COVEY_PROTOCOL;
-    session->state = SESSION_MOVING;
+    begin_moving(session);
     if (session->failed)
         return 0; /* CANCEL is on its way; nobody shall write here before */
     session_edges_count_owed(session);
-    session->progress_ns = session->now_ns;
-    session->sends.head_ns = session->now_ns;
-    session_arm(session, session->now_ns);
     for (uint32_t i = 0; i < session->in_count; i++) {
         session->edges[session->in_peers[i]].invited = true;
         emit_to(session, actions, SESSION_SEND_GRANT, session->in_peers[i]);
@@ -549,8 +553,10 @@ static int on_received(struct session *session, const struct session_event *even
 static void report_stall(struct session *session, uint32_t reporter, uint32_t culprit)
 {
     session->edges[reporter].blames = culprit;
-    if (session->verdict_ns == UINT64_MAX)
+    if (session->verdict_ns == UINT64_MAX) {
         session->verdict_ns = session->now_ns + session->config.stall_ns / VERDICT_PART;
+        session->first_reporter = reporter;
+    }
     session_arm(session, session->verdict_ns);
 }
 

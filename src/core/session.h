@@ -25,8 +25,9 @@
  * Edges. A session is not lock-step but keeps the schedule's order (design: "the order of a node's sends
  * across its edges is part of the schedule"): writes are handed out in the order of this rank's steps, each
  * as soon as the block is held and the receiver has granted, at most `window` in flight in all and
- * `edge_window` per edge. When the step at the head has been in its own way for overtake_ns, later steps
- * whose block is held may overtake it, up to 63 sends ahead of it.
+ * `edge_window` per edge. While the step at the head cannot go, later steps whose block is held overtake it,
+ * up to 63 sends ahead of it: at once if nothing is in flight, because the link would be idle; otherwise when
+ * the head has been in its own way for overtake_ns (a peer that is stuck).
  *
  * Memory. An edge on which a receiver granted is over, for both its ends at the same point, with its last
  * block or with a fence, never with both: a sender that drains fences the granted edges that still had blocks

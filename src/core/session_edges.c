@@ -94,6 +94,22 @@ static bool can_go(const struct session *session, const struct transfer *send)
            bitmap_get(session->held, send->block);
 }
 
+static bool may_post(const struct session *session)
+{
+    return (session->state == SESSION_MOVING || session->state == SESSION_ORDERING) &&
+           session->inflight < session->config.window && session->sends.pending != 0;
+}
+
+/* When the head may be overtaken: at once where the link would be idle otherwise. */
+static uint64_t overtake_after(const struct session *session)
+{
+    uint64_t at_ns = session->sends.head_ns + session->config.overtake_ns;
+
+    if (session->inflight == 0)
+        return 0;
+    return at_ns < session->sends.head_ns ? UINT64_MAX : at_ns;
+}
+
 /* The first send behind the head that could go; SENDS_AHEAD if none could. */
 static uint32_t find_overtaker(const struct session *session)
 {
@@ -106,19 +122,6 @@ static uint32_t find_overtaker(const struct session *session)
             return index;
     }
     return SENDS_AHEAD;
-}
-
-static bool may_post(const struct session *session)
-{
-    return (session->state == SESSION_MOVING || session->state == SESSION_ORDERING) &&
-           session->inflight < session->config.window && session->sends.pending != 0;
-}
-
-static uint64_t overtake_after(const struct session *session)
-{
-    uint64_t at = session->sends.head_ns + session->config.overtake_ns;
-
-    return at < session->sends.head_ns ? UINT64_MAX : at;
 }
 
 bool session_next_write(const struct session *session, uint64_t now_ns, struct transfer *write)

@@ -63,6 +63,7 @@ struct session {
     enum session_state state;
     uint64_t now_ns;      /* the latest time that an event brought */
     uint64_t alarm_ns;    /* not after the first bounded wait ends */
+    uint64_t started_ns;  /* START was sent, or came */
     uint64_t progress_ns; /* the last event that brought this rank on */
     int code;             /* why the session is cancelled */
     uint32_t culprit;
@@ -77,6 +78,7 @@ struct session {
     /* root */
     uint32_t accepted_count, received_count;
     uint64_t verdict_ns; /* when to name the culprit of the stalls reported; UINT64_MAX: none is */
+    uint32_t first_reporter;
 
     /* receiver */
     bool landing, verifying; /* LAND, VERIFY is not answered yet */
@@ -155,7 +157,9 @@ struct session_wait {
 /* The wait that ends first in the present state. */
 struct session_wait session_first_wait(struct session *session);
 
-/* Root: of the ranks that stalls were blamed on, one that waits for nobody itself. There was a report. */
+/* Root: up the chain of those who wait for one another, from the first reporter, the one who waits for
+ * nobody.
+ */
 uint32_t session_verdict(const struct session *session);
 
 /* When a later send may overtake the head; UINT64_MAX if none could. */

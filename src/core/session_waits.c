@@ -17,11 +17,20 @@ static uint64_t since(const struct session *session, uint64_t start_ns, uint64_t
     return start_ns > UINT64_MAX - 1 - patience_ns ? UINT64_MAX - 1 : start_ns + patience_ns;
 }
 
+/* For those who take what this rank writes: to grant, which they do as soon as they are told to start, and
+ * then for each write to be done. */
 static void wait_for_writes(const struct session *session, struct session_wait *wait)
 {
-    for (uint32_t peer = 0; peer < session->config.schedule.members; peer++)
-        if (session->edges[peer].inflight > 0)
-            wait_for(wait, since(session, session->edges[peer].wrote_ns, session->config.window), peer);
+    for (uint32_t peer = 0; peer < session->config.schedule.members; peer++) {
+        const struct edge *edge = &session->edges[peer];
+
+        if (edge->lost)
+            continue;
+        if (edge->out && !edge->granted)
+            wait_for(wait, since(session, session->started_ns, 0), peer);
+        else if (edge->inflight > 0)
+            wait_for(wait, since(session, edge->wrote_ns, session->config.window), peer);
+    }
 }
 
 /* At the end: for whatever is still out, peer by peer. */
@@ -113,16 +122,33 @@ struct session_wait session_first_wait(struct session *session)
     return wait;
 }
 
+/* The peer that has kept a write of the root's waiting for long, if there is one. */
+static uint32_t slowest_write(const struct session *session)
+{
+    uint64_t oldest_ns = session->now_ns - session->config.stall_ns / 2;
+    uint32_t slowest = SESSION_NOBODY;
+
+    for (uint32_t peer = 1; peer < session->config.schedule.members; peer++) {
+        const struct edge *edge = &session->edges[peer];
+
+        if (edge->inflight > 0 && edge->wrote_ns <= oldest_ns) {
+            oldest_ns = edge->wrote_ns;
+            slowest = peer;
+        }
+    }
+    return slowest;
+}
+
 uint32_t session_verdict(const struct session *session)
 {
-    uint32_t culprit = 0;
+    uint32_t culprit = session->first_reporter;
 
-    while (session->edges[culprit].blames == SESSION_NOBODY)
-        culprit++; /* there is a reporter, or there would be no verdict */
     for (uint32_t hops = 0; hops < session->config.schedule.members; hops++) {
         if (session->edges[culprit].blames == SESSION_NOBODY)
             break;
         culprit = session->edges[culprit].blames;
     }
+    if (culprit == SESSION_ROOT && slowest_write(session) != SESSION_NOBODY)
+        culprit = slowest_write(session); /* its own clock would have said so a little later */
     return culprit;
 }

@@ -8,7 +8,7 @@
 
 #define SEEDS    100 /* of one test case; its loop index says which hundred */
 
-#define STALL_NS UINT64_C(5000000)
+#define STALL_NS UINT64_C(50000000)
 
 /* An object, a cluster and a link that the seed chooses. */
 static struct sim_options draw(struct rng *rng, uint64_t seed)
@@ -43,6 +43,7 @@ static struct sim_options draw(struct rng *rng, uint64_t seed)
     options.chunk_bytes = 8192 + options.block_bytes / 2;
     /* no link is more than 16 times slower */
     options.block_ns = 4 * (options.latency_ns + options.jitter_ns) + 16 * (options.block_bytes + 64);
+    options.suspect_ns = 20 * options.stall_ns + 4 * schedule_steps(&options.schedule) * options.block_ns;
     return options;
 }
 
@@ -69,7 +70,7 @@ static uint64_t bound_ns(const struct sim_options *options)
 {
     uint64_t steps = schedule_steps(&options->schedule) + 4;
 
-    return 40 * options->stall_ns + 4 * steps * options->block_ns +
+    return 40 * options->stall_ns + 8 * steps * options->block_ns +
            options->schedule.blocks * options->ready_ns;
 }
 
@@ -180,6 +181,31 @@ START_TEST(test_whatever_fails_it_is_all_or_nothing)
 }
 END_TEST
 
+START_TEST(test_a_member_that_stops_is_named)
+{
+    for (uint64_t seed = (uint64_t)_i * SEEDS; seed < (uint64_t)(_i + 1) * SEEDS; seed++) {
+        struct rng rng = {seed};
+        struct sim_options options = draw(&rng, seed);
+        struct sim *sim;
+        uint32_t stopped;
+
+        if (options.schedule.members == 1)
+            continue;
+        sim = sim_open(&options);
+        stopped = draw_receiver(&rng, &options);
+        sim_pause_at(sim, stopped, draw_moment(&rng, &options), SIM_NEVER);
+        run_checked(sim, &options);
+        if (sim_result(sim)->code != 0) {
+            assert_result(sim, &options, COVEY_PEER_STALLED);
+            ck_assert_msg(sim_result(sim)->culprit == stopped, "seed %llu: %u is named, %u stopped",
+                          (unsigned long long)seed, sim_result(sim)->culprit, stopped);
+        }
+        sim_close(sim);
+    }
+}
+END_TEST
+
 SUITE_MAIN("sessions", 120, SUITE_LOOP(test_without_faults_everyone_delivers, 4),
            SUITE_LOOP(test_blocks_that_receivers_hold_are_not_sent, 2),
-           SUITE_LOOP(test_whatever_fails_it_is_all_or_nothing, 20))
+           SUITE_LOOP(test_whatever_fails_it_is_all_or_nothing, 20),
+           SUITE_LOOP(test_a_member_that_stops_is_named, 4))

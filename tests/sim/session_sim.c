@@ -359,7 +359,7 @@ static void run_pause(struct sim *sim, const struct sim_event *event)
         return;
     }
     checker_stopped(&sim->checker, event->a);
-    sim_push(sim, sim->now_ns + 20 * sim->options.stall_ns, &(struct sim_event){.run = run_new_view});
+    sim_push(sim, sim->now_ns + sim->options.suspect_ns, &(struct sim_event){.run = run_new_view});
 }
 
 void sim_pause_at(struct sim *sim, uint32_t member, uint64_t at_ns, uint64_t until_ns)

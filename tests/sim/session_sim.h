@@ -32,10 +32,11 @@ struct sim_options {
     uint64_t block_bytes, chunk_bytes, buffer_bytes;
     uint64_t link_rate; /* bytes per second */
     uint64_t latency_ns, jitter_ns;
-    uint64_t ready_ns;  /* between two blocks that become ready at the root; 0: all are from the start */
-    uint64_t local_ns;  /* LAND, VERIFY take up to this */
-    uint64_t detect_ns; /* LOST comes up to this after a crash or cut */
-    uint64_t view_ns;
+    uint64_t ready_ns;   /* between two blocks that become ready at the root; 0: all are from the start */
+    uint64_t local_ns;   /* LAND, VERIFY take up to this */
+    uint64_t detect_ns;  /* LOST comes up to this after a crash or cut */
+    uint64_t view_ns;    /* a new view, after a crash or cut */
+    uint64_t suspect_ns; /* the same, after a pause without end */
     bool delivery_complete;
     uint64_t seed;
 };
