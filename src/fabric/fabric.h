@@ -120,8 +120,9 @@ int fabric_link_connect(struct fabric *fabric, enum fabric_lane lane, const uint
 int fabric_link_expect(struct fabric *fabric, enum fabric_lane lane, const uint8_t token[FABRIC_TOKEN_BYTES],
                        void *context, struct fabric_link **link, struct fail *fail);
 
-/* Begin the end: posts fail from now on; FABRIC_LINK_DOWN follows, in a later fabric_poll. Messages and
- * writes that were completed have left. Idempotent. */
+/* Begin the end: posts fail from now on, and the one event that is still to come is FABRIC_LINK_DOWN, in a
+ * later fabric_poll. Messages and writes that were completed have left; what was posted before is received by
+ * a peer that goes on polling, for which there are 200 ms: LINK_DOWN comes then at the latest. Idempotent. */
 void fabric_link_close(struct fabric_link *link);
 
 /* After FABRIC_LINK_DOWN was delivered. */

@@ -4,7 +4,7 @@
 
 /* The backend on libfabric's connected endpoints (FI_EP_MSG), written to what the `verbs` provider promises,
  * so that `tcp` and others are served by the same code. ofi.c opens, listens and registers; ofi_link.c makes
- * links, posts on them and ends them; ofi_poll.c reads the queues.
+ * links and ends them; ofi_post.c posts on them; ofi_poll.c reads the queues.
  *
  * All links share one completion queue and one event queue. A completion may be read after its endpoint was
  * closed, so an operation's context is never a pointer but names its link by slot and generation:
@@ -49,7 +49,15 @@
 #define OFI_SEND_RING_BYTES (1 << 18) /* per link: copies of messages on their way */
 #define OFI_BATCH           16        /* completions read at once */
 #define OFI_REQUEST_BYTES   40
+#define OFI_BYE_BYTES       1
 #define OFI_ANSWER_BYTES    8
+
+/* How a link that is ending is closed. */
+enum ofi_ending {
+    OFI_ENDS_NOW,
+    OFI_ENDS_EMPTY,   /* once what has arrived before its end was delivered: an empty completion queue */
+    OFI_ENDS_ANSWERED /* once the peer has closed it, in answer to a goodbye, or the deadline has passed */
+};
 
 /* A send or write that has not completed. */
 struct ofi_op {
@@ -69,11 +77,13 @@ struct ofi_link {
     struct ofi *ofi;
     struct fid_ep *ep; /* NULL before it is connecting and once it is closed */
     uint32_t id, peer_id;
-    bool expecting, finishing;
+    bool expecting;
     bool starved; /* a post was answered COVEY_AGAIN and nothing has completed since */
     uint8_t token[FABRIC_TOKEN_BYTES];
-    uint64_t deadline_ns; /* while connecting or accepting, else 0 */
-    uint64_t finish_turn; /* the first turn whose empty completion queue ends a link that is finishing */
+    uint64_t deadline_ns; /* while connecting, accepting or leaving, else 0 */
+    enum ofi_ending ending;
+    uint64_t finish_turn; /* OFI_ENDS_EMPTY: from this turn on */
+    bool said_bye;
     int error;
     const char *text;
     struct ofi_link *next; /* in struct ofi: ending, or ended */
@@ -138,6 +148,16 @@ struct ofi_region {
     uint64_t address;
 };
 
+static inline struct ofi_link *ofi_link_of(struct fabric_link *link)
+{
+    return (struct ofi_link *)link;
+}
+
+static inline size_t ofi_receive_bytes(const struct ofi *ofi)
+{
+    return (size_t)ofi->receives * FABRIC_MESSAGE_MAX;
+}
+
 static inline uint64_t ofi_context(const struct ofi_link *link, uint32_t low)
 {
     return (uint64_t)link->id << 32 | low;
@@ -163,9 +183,6 @@ int ofi_link_expect(struct fabric *fabric, enum fabric_lane lane, const uint8_t 
                     struct fabric_link **link, struct fail *fail);
 void ofi_link_close(struct fabric_link *link);
 void ofi_link_free(struct fabric_link *link);
-int ofi_write(struct fabric_link *link, const struct fabric_write *write, uint64_t bytes);
-int ofi_send(struct fabric_link *link, const void *data, size_t bytes);
-
 struct ofi_link *ofi_link_find(const struct ofi *ofi, uint32_t id); /* NULL: stale */
 struct ofi_link *ofi_link_of_endpoint(const struct ofi *ofi, const struct fid *fid);
 void ofi_link_request(struct ofi *ofi, struct fi_info *info, const uint8_t *data, size_t bytes);
@@ -174,8 +191,15 @@ void ofi_link_fail(struct ofi_link *link, int error, const char *text); /* begin
 void ofi_link_finish(struct ofi_link *link, const char *text); /* begin the end, after what has arrived */
 void ofi_link_shut(struct ofi_link *link); /* close the endpoint; its completions are stale from here */
 void ofi_link_expire(struct ofi *ofi);     /* fail the links whose deadline has passed */
-bool ofi_link_complete(struct ofi_link *link, uint32_t sequence, struct ofi_op *op);
+void *ofi_link_desc(const struct ofi_link *link); /* of its buffers */
 void ofi_link_repost(struct ofi_receive *receive);
+
+/* ofi_post.c */
+int ofi_write(struct fabric_link *link, const struct fabric_write *write, uint64_t bytes);
+int ofi_send(struct fabric_link *link, const void *data, size_t bytes);
+void ofi_bye(struct ofi_link *link); /* unless it was said, or there is no room now */
+/* The operation of that sequence and all before it are done. False if there is none. */
+bool ofi_complete(struct ofi_link *link, uint32_t sequence, struct ofi_op *op);
 
 /* ofi_poll.c */
 size_t ofi_poll(struct fabric *fabric, struct fabric_event events[], size_t max);

@@ -42,7 +42,20 @@ static struct ofi_link *list_pop(struct ofi_list *list)
     return link;
 }
 
-/* Close the links that are ending, except those whose last completions may still be queued. */
+static bool ends_now(const struct ofi *ofi, const struct ofi_link *link, bool empty)
+{
+    switch (link->ending) {
+    case OFI_ENDS_NOW:
+        return true;
+    case OFI_ENDS_EMPTY:
+        return (empty && ofi->turn >= link->finish_turn) || ofi->turn >= link->finish_turn + FINISH_TURNS;
+    case OFI_ENDS_ANSWERED:
+        return false;
+    }
+    return true;
+}
+
+/* Close the links that are ending and have nothing to wait for. */
 static void shut_ending(struct ofi *ofi, bool empty)
 {
     struct ofi_list waiting = {.last = &waiting.first};
@@ -50,12 +63,13 @@ static void shut_ending(struct ofi *ofi, bool empty)
     while (ofi->ending.first != NULL) {
         struct ofi_link *link = list_pop(&ofi->ending);
 
-        if (link->finishing && !(empty && ofi->turn >= link->finish_turn) &&
-            ofi->turn < link->finish_turn + FINISH_TURNS) {
-            ofi_list_append(&waiting, link);
-        } else {
+        if (ends_now(ofi, link, empty)) {
             ofi_link_shut(link);
             ofi_list_append(&ofi->ended, link);
+        } else {
+            if (link->ending == OFI_ENDS_ANSWERED)
+                ofi_bye(link);
+            ofi_list_append(&waiting, link);
         }
     }
     while (waiting.first != NULL)
@@ -82,36 +96,65 @@ static void arrived(struct ofi *ofi, struct ofi_link *link, uint64_t data, struc
     ofi->base.counters.arrivals++;
 }
 
+static struct ofi_receive *receive_of(struct ofi_link *link, const struct fi_cq_data_entry *entry)
+{
+    uint32_t number = (uint32_t)(uintptr_t)entry->op_context & ~OFI_CONTEXT_RECEIVE;
+
+    assert(number < link->ofi->receives);
+    return &link->receives[number];
+}
+
+static bool is_bye(const struct fi_cq_data_entry *entry)
+{
+    return entry->flags & FI_REMOTE_CQ_DATA && !(entry->flags & (FI_RMA | FI_REMOTE_WRITE)) &&
+           entry->len == OFI_BYE_BYTES;
+}
+
 static void received(struct ofi *ofi, struct ofi_link *link, const struct fi_cq_data_entry *entry,
                      struct sink *sink)
 {
-    uint32_t number = (uint32_t)(uintptr_t)entry->op_context & ~OFI_CONTEXT_RECEIVE;
-    struct ofi_receive *receive = &link->receives[number];
+    struct ofi_receive *receive = receive_of(link, entry);
     struct fabric_event *event;
 
-    assert(number < ofi->receives);
-    if (entry->flags & FI_REMOTE_CQ_DATA)
-        arrived(ofi, link, entry->data, sink);
-    if (entry->flags & FI_REMOTE_CQ_DATA || entry->len == 0) {
+    if (is_bye(entry)) {
+        ofi_link_fail(link, COVEY_PEER_LOST, "the peer closed the connection");
+    } else if (entry->flags & FI_REMOTE_CQ_DATA || entry->len == 0) {
+        if (entry->flags & FI_REMOTE_CQ_DATA)
+            arrived(ofi, link, entry->data, sink);
         if (link->base.state == FABRIC_LINK_READY)
             ofi_link_repost(receive);
-        return;
+    } else {
+        event = sink_put(sink, FABRIC_MESSAGE, link);
+        event->data = link->buffers + (size_t)receive->number * FABRIC_MESSAGE_MAX;
+        event->bytes = entry->len;
+        receive->next = ofi->repost;
+        ofi->repost = receive;
     }
-    event = sink_put(sink, FABRIC_MESSAGE, link);
-    event->data = link->buffers + (size_t)number * FABRIC_MESSAGE_MAX;
-    event->bytes = entry->len;
-    receive->next = ofi->repost;
-    ofi->repost = receive;
 }
 
 static void sent(struct ofi_link *link, const struct fi_cq_data_entry *entry, struct sink *sink)
 {
     struct ofi_op op;
 
-    if (!ofi_link_complete(link, (uint32_t)(uintptr_t)entry->op_context, &op))
+    if (!ofi_complete(link, (uint32_t)(uintptr_t)entry->op_context, &op))
         ofi_link_fail(link, COVEY_FABRIC, "a completion of nothing that was posted");
     else if (op.signalled)
         sink_put(sink, FABRIC_WRITE_DONE, link)->cookie = op.cookie;
+}
+
+/* What still comes after fabric_link_close() is taken, so that the peer's goodbye is not stuck behind it. */
+static void complete_unseen(struct ofi_link *link, const struct fi_cq_data_entry *entry, bool alone)
+{
+    struct ofi_op op;
+
+    if (link->ending == OFI_ENDS_NOW || alone)
+        return;
+    if (!((uintptr_t)entry->op_context & OFI_CONTEXT_RECEIVE))
+        ofi_complete(link, (uint32_t)(uintptr_t)entry->op_context, &op);
+    else if (is_bye(entry))
+        ofi_link_fail(link, 0, NULL);
+    else
+        ofi_link_repost(receive_of(link, entry));
 }
 
 /* At most one event comes of it. Returns false if the entry must be looked at again: the link's LINK_UP came
@@ -129,7 +172,9 @@ static bool complete(struct ofi *ofi, const struct fi_cq_data_entry *entry, stru
             sink_put(sink, FABRIC_LINK_UP, link);
         return false;
     }
-    if (alone)
+    if (link->base.state == FABRIC_LINK_ENDING && link->ending != OFI_ENDS_EMPTY)
+        complete_unseen(link, entry, alone);
+    else if (alone)
         arrived(ofi, link, entry->data, sink);
     else if (context & OFI_CONTEXT_RECEIVE)
         received(ofi, link, entry, sink);
@@ -284,6 +329,16 @@ size_t ofi_poll(struct fabric *fabric, struct fabric_event events[], size_t max)
     return sink.count;
 }
 
+/* Whether a poll is due that no queue asks for. */
+static bool poll_due(const struct ofi *ofi)
+{
+    for (const struct ofi_link *link = ofi->ending.first; link != NULL; link = link->next) {
+        if (link->ending != OFI_ENDS_ANSWERED)
+            return true;
+    }
+    return ofi->batch_next < ofi->batch_count || ofi->repost != NULL || ofi->ended.first != NULL;
+}
+
 bool ofi_arm(struct fabric *fabric)
 {
     struct ofi *ofi = ofi_of(fabric);
@@ -291,8 +346,5 @@ bool ofi_arm(struct fabric *fabric)
     bool room = ofi->room;
 
     ofi->room = false;
-    if (room || ofi->batch_next < ofi->batch_count || ofi->repost != NULL || ofi->ending.first != NULL ||
-        ofi->ended.first != NULL)
-        return false;
-    return fi_trywait(ofi->fabric, fids, 2) == 0;
+    return !room && !poll_due(ofi) && fi_trywait(ofi->fabric, fids, 2) == 0;
 }

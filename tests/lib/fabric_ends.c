@@ -49,6 +49,22 @@ void ends_address(struct sockaddr_storage *address, size_t *bytes)
     freeaddrinfo(info);
 }
 
+int ends_run(const char *name, const struct suite_test *tests, size_t count, double timeout)
+{
+    struct suite_test *chosen = calloc(count, sizeof(*chosen));
+    const char *only = getenv("COVEY_TEST_ONLY");
+    size_t chosen_count = 0;
+    int status;
+
+    for (size_t i = 0; i < count; i++) {
+        if (only == NULL || strstr(tests[i].test->name, only) != NULL)
+            chosen[chosen_count++] = tests[i];
+    }
+    status = suite_run(name, chosen, chosen_count, timeout);
+    free(chosen);
+    return status;
+}
+
 void ends_load(void)
 {
     static const struct log quiet;
@@ -60,7 +76,7 @@ void ends_load(void)
     struct fabric *fabric;
     struct fail fail;
 
-    if (fabric_open(&options, &fabric, &fail) == 0)
+    if (strcmp(ends_provider(), "tcp") == 0 && fabric_open(&options, &fabric, &fail) == 0)
         fabric_close(fabric);
 }
 

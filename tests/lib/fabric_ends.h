@@ -48,7 +48,12 @@ struct pair {
 const char *ends_provider(void);
 void ends_address(struct sockaddr_storage *address, size_t *bytes);
 
-/* Once, before tests fork: whatever the backend loads for all its fabrics. Opens nothing. */
+/* Run the tests whose names contain COVEY_TEST_ONLY, by default all: for places where some can take minutes.
+ */
+int ends_run(const char *name, const struct suite_test *tests, size_t count, double timeout);
+
+/* Once, before tests fork: load what the backend loads for all its fabrics, if that is only software (the
+ * kernel does not let a child use a device that its parent opened). */
 void ends_load(void);
 
 /* extra may be NULL: options to take connect_timeout_ns and write_bytes_limit from. */
@@ -78,13 +83,13 @@ void pair_write(struct pair *pair, const struct fabric_write *write);
 void pair_send(struct pair *pair, const void *data, size_t bytes);
 
 /* Drive two hosts until the condition holds. */
-#define HOSTS_UNTIL(a, b, condition)                                                  \
-    do {                                                                              \
-        const uint64_t until_ms_ = ends_now_ms() + ENDS_PATIENCE_MS;                  \
-        while (!(condition)) {                                                        \
-            ck_assert_msg(ends_now_ms() < until_ms_, "never came true: " #condition); \
-            hosts_step(a, b, -1);                                                     \
-        }                                                                             \
+#define HOSTS_UNTIL(a, b, condition)                                                     \
+    do {                                                                                 \
+        const uint64_t until_ms_ = ends_now_ms() + ENDS_PATIENCE_MS;                     \
+        while (!(condition)) {                                                           \
+            ck_assert_msg(ends_now_ms() < until_ms_, "never came true: %s", #condition); \
+            hosts_step(a, b, -1);                                                        \
+        }                                                                                \
     } while (0)
 #define PAIR_UNTIL(pair, condition) HOSTS_UNTIL(&(pair)->a, &(pair)->b, condition)
 uint64_t ends_now_ms(void);

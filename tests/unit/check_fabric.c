@@ -296,9 +296,7 @@ START_TEST(test_close_while_connecting)
         host_drain(&b);
     }
     fabric_link_close(_i % 2 == 0 ? from.link : to.link);
-    for (int step = 0; step < 4; step++)
-        host_drain(_i % 2 == 0 ? &a : &b);
-    ck_assert(_i % 2 == 0 ? from.down : to.down);
+    HOSTS_UNTIL(_i % 2 == 0 ? &a : &b, NULL, _i % 2 == 0 ? from.down : to.down); /* the other does not help */
     fabric_link_close(from.link);
     fabric_link_close(to.link);
     HOSTS_UNTIL(&a, &b, from.down && to.down);
@@ -647,6 +645,404 @@ START_TEST(test_messages_of_all_sizes_arrive_whole)
 }
 END_TEST
 
+/* --- The end -------------------------------------------------------------------------------------------- */
+
+/* Whatever was posted before the close is received, though the peer itself sends without end and is not
+ * listened to. */
+START_TEST(test_what_was_posted_before_close_is_received)
+{
+    uint8_t *flood = calloc(1, FABRIC_MESSAGE_MAX);
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 1 << 20, false);
+    target_open(&target, &pair.b, 1 << 20, true);
+    for (int i = 0; i < 500 && fabric_send(pair.to.link, flood, FABRIC_MESSAGE_MAX) == 0; i++)
+        host_drain(&pair.b);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct fabric_write write = target_write(&source, &target, 0, 50000);
+
+        write.immediate = i;
+        ck_assert_int_eq(fabric_write(pair.from.link, &write), 0);
+        ck_assert_int_eq(fabric_send(pair.from.link, &i, sizeof(i)), 0);
+    }
+    fabric_link_close(pair.from.link);
+    PAIR_UNTIL(&pair, pair.from.down && pair.to.down);
+    ck_assert_uint_eq(pair.to.immediates.count, 20);
+    ck_assert_uint_eq(pair.to.lengths.count, 20);
+    ck_assert_int_eq(pair.to.error, COVEY_PEER_LOST);
+    ck_assert_uint_eq(pair.from.lengths.count, 0); /* nothing but LINK_DOWN after the close */
+    end_free(&pair.from);
+    end_free(&pair.to);
+    target_close(&source);
+    target_close(&target);
+    host_close(&pair.a);
+    host_close(&pair.b);
+    free(flood);
+}
+END_TEST
+
+/* A closed link's memory is not written any more, and what was under way does not reach the next link. */
+START_TEST(test_close_under_fire_stops_the_peers_writes)
+{
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 1 << 20, false);
+    target_open(&target, &pair.b, 1 << 20, true);
+    memset(source.base, 1, source.bytes);
+    for (uint64_t round = 0; round < 10; round++) {
+        struct fabric_write write = target_write(&source, &target, 0, 1 << 20);
+
+        write.immediate = (uint32_t)round;
+        while (fabric_write(pair.from.link, &write) == 0)
+            continue;
+        host_drain(&pair.b);
+        fabric_link_close(pair.to.link);
+        HOSTS_UNTIL(&pair.b, NULL, pair.to.down);
+        memset(target.base, 0, target.bytes);
+        PAIR_UNTIL(&pair, pair.from.down);
+        ck_assert(target.base[0] == 0 && memcmp(target.base, target.base + 1, target.bytes - 1) == 0);
+        end_free(&pair.from);
+        end_free(&pair.to);
+        ends_join(&pair.a, &pair.b, FABRIC_DATA, round + 2, &pair.from, &pair.to);
+        PAIR_UNTIL(&pair, pair.from.up && pair.to.up);
+        ck_assert_uint_eq(pair.to.immediates.count, 0);
+    }
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+START_TEST(test_both_ends_close_at_once)
+{
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    fabric_link_close(pair.from.link);
+    fabric_link_close(pair.to.link);
+    PAIR_UNTIL(&pair, pair.from.down && pair.to.down);
+    ck_assert_int_eq(pair.from.error, 0);
+    ck_assert_int_eq(pair.to.error, 0);
+    end_free(&pair.from);
+    end_free(&pair.to);
+    host_close(&pair.a);
+    host_close(&pair.b);
+}
+END_TEST
+
+/* --- Memory --------------------------------------------------------------------------------------------- */
+
+enum wild { KEY_GONE, KEY_WRONG, PAST_END, NOT_REMOTE, WILD };
+
+/* A write to what was not granted changes nothing and takes the link down, and no more than that. */
+START_TEST(test_write_to_what_is_not_registered_ends_the_link)
+{
+    struct target source, target, neighbour;
+    struct fabric_write write;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 1 << 20, false);
+    target_open(&target, &pair.b, 1 << 16, _i != NOT_REMOTE);
+    target_open(&neighbour, &pair.b, 1 << 16, true);
+    write = target_write(&source, &target, 0, 1 << 12);
+    memset(source.base, 1, source.bytes);
+    if (_i == KEY_GONE)
+        fabric_deregister(target.region);
+    if (_i == KEY_WRONG)
+        write.remote_key ^= 0x5a5a00;
+    if (_i == PAST_END)
+        write.remote_address += target.bytes - 1;
+    pair_write(&pair, &write);
+    PAIR_UNTIL(&pair, pair.from.down && pair.to.down);
+    ck_assert_int_eq(pair.from.error, COVEY_PEER_LOST);
+    ck_assert(target.base[0] == 0 && memcmp(target.base, target.base + 1, target.bytes - 1) == 0);
+    end_free(&pair.from);
+    end_free(&pair.to);
+
+    ends_join(&pair.a, &pair.b, FABRIC_DATA, 2, &pair.from, &pair.to);
+    PAIR_UNTIL(&pair, pair.from.up && pair.to.up);
+    write = target_write(&source, &neighbour, 0, 1 << 12);
+    write.immediate = 9;
+    pair_write(&pair, &write);
+    PAIR_UNTIL(&pair, pair.to.immediates.count == 1);
+    ck_assert(memcmp(source.base, neighbour.base, 1 << 12) == 0);
+    if (_i == KEY_GONE)
+        munmap(target.base, target.bytes);
+    else
+        target_close(&target);
+    target_close(&neighbour);
+    target_close(&source);
+    pair_close(&pair);
+}
+END_TEST
+
+/* Memory is registered and deregistered while links are up and idle; a key is never given twice. */
+START_TEST(test_registration_comes_and_goes_under_a_link)
+{
+    struct target source, target;
+    uint64_t last_key = 0;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 1 << 16, false);
+    fill(source.base, source.bytes, 8);
+    for (uint32_t i = 0; i < 50; i++) {
+        struct fabric_write write;
+
+        target_open(&target, &pair.b, 1 << 16, true);
+        ck_assert(i == 0 || target.key != last_key);
+        last_key = target.key;
+        write = target_write(&source, &target, 0, 1 << 16);
+        write.immediate = i;
+        pair_write(&pair, &write);
+        PAIR_UNTIL(&pair, pair.to.immediates.count == i + 1);
+        ck_assert(memcmp(source.base, target.base, 1 << 16) == 0);
+        target_close(&target);
+    }
+    target_close(&source);
+    pair_close(&pair);
+}
+END_TEST
+
+START_TEST(test_other_kinds_of_memory_are_refused_or_registered)
+{
+    struct fabric_region *region = NULL;
+    struct host host;
+    struct fail fail;
+    char byte;
+
+    host_open(&host, NULL);
+    ck_assert_int_eq(
+        fabric_register(host.fabric, &byte, 1, COVEY_MEMORY_CUDA_MANAGED, 0, true, &region, &fail),
+        COVEY_UNSUPPORTED);
+    ck_assert_ptr_null(region);
+    host_close(&host);
+}
+END_TEST
+
+/* Offsets at and past 4 GiB, as far as the backend can register so much. */
+START_TEST(test_offsets_past_4_gib)
+{
+    const uint64_t four_gib = UINT64_C(1) << 32;
+    const uint64_t offsets[] = {0, four_gib - 1000, four_gib - 1, four_gib, four_gib + 1, four_gib + 12345};
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 1000, false);
+    target_open(&target, &pair.b, four_gib + 65536, true);
+    for (uint32_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+        struct fabric_write write = target_write(&source, &target, 0, 1000);
+
+        fill(source.base, 1000, i);
+        write.remote_address = target.address + offsets[i];
+        write.immediate = i;
+        pair_write(&pair, &write);
+        PAIR_UNTIL(&pair, pair.to.immediates.count == i + 1);
+        check_filled(target.base + offsets[i], 1000, i);
+    }
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+/* --- Sleep and surroundings ----------------------------------------------------------------------------- */
+
+static bool readable(const struct host *host, int timeout_ms)
+{
+    struct pollfd fd = {.fd = fabric_fd(host->fabric), .events = POLLIN};
+
+    return poll(&fd, 1, timeout_ms) == 1;
+}
+
+static void sleep_ready(struct host *host)
+{
+    do
+        host_drain(host);
+    while (!fabric_arm(host->fabric));
+}
+
+/* b sleeps; whatever a does wakes it, and only that. */
+START_TEST(test_sleeper_is_woken_by_each_kind_of_arrival)
+{
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 1 << 16, false);
+    target_open(&target, &pair.b, 1 << 16, true);
+    for (uint32_t i = 0; i < 60; i++) {
+        struct fabric_write write = target_write(&source, &target, 0, i % 3 == 0 ? 0 : 4000);
+        size_t before = pair.to.immediates.count + pair.to.lengths.count;
+
+        write.immediate = i;
+        PAIR_UNTIL(&pair, !host_drain(&pair.a) && !host_drain(&pair.b));
+        sleep_ready(&pair.b);
+        ck_assert_msg(!readable(&pair.b, 0), "awake without a reason");
+        if (i % 3 == 2)
+            pair_send(&pair, "wake", 4);
+        else
+            pair_write(&pair, &write);
+        while (pair.to.immediates.count + pair.to.lengths.count == before) {
+            ck_assert_msg(readable(&pair.b, ENDS_PATIENCE_MS), "slept through arrival %u", i);
+            sleep_ready(&pair.b);
+            host_drain(&pair.a);
+        }
+    }
+    sleep_ready(&pair.b);
+    fabric_link_close(pair.from.link);
+    while (!pair.to.down) {
+        ck_assert_msg(readable(&pair.b, ENDS_PATIENCE_MS), "slept through the end");
+        sleep_ready(&pair.b);
+        host_drain(&pair.a);
+    }
+    PAIR_UNTIL(&pair, pair.from.down);
+    end_free(&pair.from);
+    end_free(&pair.to);
+    target_close(&source);
+    target_close(&target);
+    host_close(&pair.a);
+    host_close(&pair.b);
+}
+END_TEST
+
+/* Idle links ask for nothing: in a second the loop turns a few times at most. */
+START_TEST(test_idle_fabric_sleeps)
+{
+    const uint64_t until_ms = ends_now_ms() + 500;
+    struct pair pair;
+    int turns = 0;
+
+    pair_open(&pair, NULL);
+    PAIR_UNTIL(&pair, !host_drain(&pair.a) && !host_drain(&pair.b));
+    for (; ends_now_ms() < until_ms; turns++) {
+        struct pollfd fds[] = {{.fd = fabric_fd(pair.a.fabric), .events = POLLIN},
+                               {.fd = fabric_fd(pair.b.fabric), .events = POLLIN}};
+
+        sleep_ready(&pair.a);
+        sleep_ready(&pair.b);
+        poll(fds, 2, 100);
+    }
+    ck_assert_int_le(turns, 20);
+    pair_close(&pair);
+}
+END_TEST
+
+static int descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+
+    ck_assert_ptr_nonnull(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+START_TEST(test_nothing_is_left_after_close)
+{
+    struct pair pair;
+    int before = 0;
+
+    for (int round = 0; round < 5; round++) {
+        pair_open(&pair, NULL);
+        pair_close(&pair);
+        if (round == 0)
+            before = descriptors();
+    }
+    ck_assert_int_eq(descriptors(), before);
+}
+END_TEST
+
+START_TEST(test_counters_count)
+{
+    struct fabric_counters a, b;
+    struct target source, target;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 1 << 16, false);
+    target_open(&target, &pair.b, 1 << 16, true);
+    for (uint32_t i = 0; i < 10; i++) {
+        struct fabric_write write = target_write(&source, &target, 0, 1000);
+
+        write.immediate = i;
+        pair_write(&pair, &write);
+        pair_send(&pair, "x", 1);
+    }
+    PAIR_UNTIL(&pair, pair.to.lengths.count == 10);
+    fabric_counters(pair.a.fabric, &a);
+    fabric_counters(pair.b.fabric, &b);
+    ck_assert_uint_eq(a.writes, 10);
+    ck_assert_uint_eq(a.written_bytes, 10000);
+    ck_assert_uint_eq(a.messages, 10);
+    ck_assert_uint_eq(b.arrivals, 10);
+    ck_assert_uint_eq(a.errors + b.errors + a.refused_connections + b.refused_connections, 0);
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+static void nothing(int number)
+{
+    (void)number;
+}
+
+/* Signals that interrupt system calls are not failures. */
+START_TEST(test_signals_disturb_nothing)
+{
+    const struct itimerval fast = {.it_interval.tv_usec = 500, .it_value.tv_usec = 500},
+                           never = {{0, 0}, {0, 0}};
+    const struct sigaction action = {.sa_handler = nothing};
+    struct target source, target;
+    struct pair pair;
+
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &fast, NULL);
+    pair_open(&pair, NULL);
+    target_open(&source, &pair.a, 1 << 20, false);
+    target_open(&target, &pair.b, 1 << 20, true);
+    fill(source.base, source.bytes, 3);
+    for (uint32_t i = 0; i < 100; i++) {
+        struct fabric_write write = target_write(&source, &target, 0, 1 << 20);
+
+        write.immediate = i;
+        pair_write(&pair, &write);
+    }
+    PAIR_UNTIL(&pair, pair.to.immediates.count == 100);
+    ck_assert(memcmp(source.base, target.base, 1 << 20) == 0);
+    setitimer(ITIMER_REAL, &never, NULL);
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
+/* The application's signals are its own. */
+START_TEST(test_no_signal_disposition_changes)
+{
+    struct sigaction before[65], after;
+    struct pair pair;
+
+    for (int number = 1; number < 65; number++)
+        sigaction(number, NULL, &before[number]);
+    pair_open(&pair, NULL);
+    for (int number = 1; number < 65; number++) {
+        if (sigaction(number, NULL, &after) == 0)
+            ck_assert_msg(after.sa_handler == before[number].sa_handler, "signal %d", number);
+    }
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     const struct suite_test tests[] = {
@@ -670,8 +1066,22 @@ int main(void)
         SUITE_TEST(test_requests_outside_the_limits_are_invalid),
         SUITE_LOOP(test_posts_beyond_the_outstanding_ask_to_come_again, 4),
         SUITE_LOOP(test_mixed_posts_arrive_in_order, 3),
-        SUITE_TEST(test_messages_of_all_sizes_arrive_whole)};
+        SUITE_TEST(test_messages_of_all_sizes_arrive_whole),
+        SUITE_TEST(test_what_was_posted_before_close_is_received),
+        SUITE_TEST(test_close_under_fire_stops_the_peers_writes),
+        SUITE_TEST(test_both_ends_close_at_once),
+        SUITE_LOOP(test_write_to_what_is_not_registered_ends_the_link, WILD),
+        SUITE_TEST(test_registration_comes_and_goes_under_a_link),
+        SUITE_TEST(test_other_kinds_of_memory_are_refused_or_registered),
+        SUITE_TEST(test_offsets_past_4_gib),
+        SUITE_TEST(test_sleeper_is_woken_by_each_kind_of_arrival),
+        SUITE_TEST(test_idle_fabric_sleeps),
+        SUITE_TEST(test_nothing_is_left_after_close),
+        SUITE_TEST(test_counters_count),
+        SUITE_TEST(test_signals_disturb_nothing),
+        SUITE_TEST(test_no_signal_disposition_changes),
+    };
 
     ends_load();
-    return suite_run("fabric", tests, sizeof(tests) / sizeof(tests[0]), 120);
+    return ends_run("fabric", tests, sizeof(tests) / sizeof(tests[0]), 120);
 }
