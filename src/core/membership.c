@@ -260,11 +260,11 @@ enum verdict { VERDICT_NOTHING, VERDICT_NEXT, VERDICT_OUT, VERDICT_OTHER };
 
 static bool value_lists(const struct membership *m, const uint64_t *value)
 {
-    const struct member *members = (const struct member *)(value + VIEW_HEADER_WORDS + m->config.group_count);
     uint32_t count = (uint32_t)value[4];
 
-    for (uint32_t i = 0; count <= m->config.members_max && i < count; i++) {
-        if (members[i].id == m->config.id && members[i].incarnation == m->config.incarnation)
+    for (uint32_t rank = 0; count <= m->config.members_max && rank < count; rank++) {
+        struct member member = view_value_member(value, m->config.group_count, rank);
+        if (member.id == m->config.id && member.incarnation == m->config.incarnation)
             return true;
     }
     return false;

@@ -33,16 +33,25 @@ size_t view_value_words(const uint64_t *words, uint32_t members_max, uint32_t gr
     return count <= members_max ? view_words_max(count, groups) : 0;
 }
 
+struct member view_value_member(const uint64_t *words, uint32_t groups, uint32_t rank)
+{
+    struct member member;
+
+    memcpy(&member, words + VIEW_HEADER_WORDS + groups + (size_t)rank * VIEW_MEMBER_WORDS, sizeof(member));
+    return member;
+}
+
 /* Ids are 16 bits: a set of those seen finds a repeated one in one pass. */
-static bool members_are_valid(const struct member *members, uint32_t count)
+static bool members_are_valid(const uint64_t *words, uint32_t groups, uint32_t count)
 {
     uint64_t seen[(ID_MAX + 1) / 64] = {0};
 
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t id = members[i].id;
-        if (id > ID_MAX || members[i].incarnation == 0 || (seen[id / 64] >> (id % 64) & 1) != 0)
+    for (uint32_t rank = 0; rank < count; rank++) {
+        struct member member = view_value_member(words, groups, rank);
+        if (member.id > ID_MAX || member.reserved != 0 || member.incarnation == 0 ||
+            (seen[member.id / 64] >> (member.id % 64) & 1) != 0)
             return false;
-        seen[id / 64] |= UINT64_C(1) << (id % 64);
+        seen[member.id / 64] |= UINT64_C(1) << (member.id % 64);
     }
     return true;
 }
@@ -50,12 +59,11 @@ static bool members_are_valid(const struct member *members, uint32_t count)
 bool view_decode(const uint64_t *words, uint32_t members_max, uint32_t groups, struct view *view,
                  uint64_t *trim)
 {
-    const struct member *members = (const struct member *)(words + VIEW_HEADER_WORDS + groups);
     uint32_t count = (uint32_t)words[4];
 
     assert(members_max <= COVEY_MEMBERS_MAX && groups <= VIEW_GROUPS_MAX);
     if (words[0] == 0 || words[1] == 0 || words[3] == 0 || words[3] > words[1] || words[4] >> 33 != 0 ||
-        count > members_max || !members_are_valid(members, count))
+        count > members_max || !members_are_valid(words, groups, count))
         return false;
     view->epoch = words[0];
     view->number = words[1];
@@ -64,7 +72,7 @@ bool view_decode(const uint64_t *words, uint32_t members_max, uint32_t groups, s
     view->forced = (words[4] >> 32 & FLAG_FORCED) != 0;
     view->count = count;
     memcpy(trim, words + VIEW_HEADER_WORDS, groups * sizeof(*trim));
-    memcpy(view->members, members, count * sizeof(*members));
+    memcpy(view->members, words + VIEW_HEADER_WORDS + groups, count * sizeof(view->members[0]));
     return true;
 }
 

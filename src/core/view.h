@@ -67,9 +67,12 @@ size_t view_words_max(uint32_t members_max, uint32_t groups);
 size_t view_encode(const struct view *view, const uint64_t *trim, uint32_t groups, uint64_t *words);
 
 /* Read a value that a peer wrote. False, and nothing written, unless it is one: number and epoch not 0, at
- * most members_max members, ids in range and unique, incarnations not 0. */
+ * most members_max members, ids in range and unique, incarnations not 0, nothing reserved in use. */
 bool view_decode(const uint64_t *words, uint32_t members_max, uint32_t groups, struct view *view,
                  uint64_t *trim);
+
+/* A member of the value in words[], which has as many. */
+struct member view_value_member(const uint64_t *words, uint32_t groups, uint32_t rank);
 
 /* Words that the value in words[] has by its own count; 0 if that count is too large. */
 size_t view_value_words(const uint64_t *words, uint32_t members_max, uint32_t groups);

@@ -674,7 +674,57 @@ START_TEST(test_agreement_takes_five_one_way_delays)
 }
 END_TEST
 
-SUITE_MAIN("membership", 120, SUITE_LOOP(test_a_herd_forms_one_view, 50),
+/* --- What peers write ------------------------------------------------------------------------------------
+ */
+
+#define GARBAGE_SLOTS 4
+#define GARBAGE_WORDS 4096 /* of a row, at least */
+
+/* A peer may write anything into its row: that is refused, or believed, but nothing breaks. Small numbers, so
+ * that counts, tags and ballots often fit together. */
+START_TEST(test_rows_of_garbage_break_nothing)
+{
+    static const uint32_t ids[] = {0, 1, 2, 3};
+    static uint64_t slots[GARBAGE_SLOTS * GARBAGE_WORDS], memory[1 << 17];
+    static struct membership_actions actions;
+    struct membership_config config = {.incarnation = 1,
+                                       .node_ids = ids,
+                                       .node_count = 4,
+                                       .slots = GARBAGE_SLOTS,
+                                       .members_max = 8,
+                                       .heartbeat_ns = 1000,
+                                       .suspect_after_ns = 10000};
+    struct membership *membership;
+    struct table_layout layout;
+    struct rng rng;
+    uint64_t now_ns = 1;
+
+    membership_layout(&config, &layout);
+    ck_assert_uint_le(table_slots_bytes(&layout), sizeof(slots));
+    ck_assert_uint_le(membership_bytes(&config), sizeof(memory));
+    rng_init(&rng, (uint64_t)_i);
+    memset(slots, 0, sizeof(slots));
+    membership = membership_init(&config, memory, slots, now_ns);
+    for (uint32_t slot = 0; slot < 3; slot++) {
+        struct membership_event up = {.type = MEMBERSHIP_LINK_UP, .now_ns = now_ns, .slot = slot};
+        up.peer = (struct membership_peer){.id = slot + 1, .incarnation = slot + 2};
+        membership_step(membership, &up, &actions);
+    }
+    for (uint32_t i = 0; i < 2000; i++) {
+        struct membership_event row = {.type = MEMBERSHIP_ROW, .now_ns = ++now_ns};
+        row.slot = (uint32_t)rng_below(&rng, 3);
+        for (uint32_t words = 0; words < 40; words++) {
+            uint64_t value = rng_below(&rng, 8) == 0 ? rng_next(&rng) : rng_below(&rng, 4);
+            slots[row.slot * layout.row_words + rng_below(&rng, layout.row_words)] = value;
+        }
+        membership_step(membership, &row, &actions);
+    }
+    ck_assert_uint_le(membership_view(membership)->count, config.members_max);
+}
+END_TEST
+
+SUITE_MAIN("membership", 120, SUITE_LOOP(test_rows_of_garbage_break_nothing, 20),
+           SUITE_LOOP(test_a_herd_forms_one_view, 50),
            SUITE_TEST(test_less_than_a_majority_of_the_list_forms_nothing),
            SUITE_TEST(test_a_node_lost_before_the_first_view_is_not_in_it),
            SUITE_TEST(test_latecomers_of_the_list_join),

@@ -36,11 +36,12 @@ struct sim_conn {
     struct sim_conn *next;
     struct sim_process *end[2];
     uint32_t slot[2];
-    bool made;         /* slots are taken */
-    bool up[2];        /* LINK_UP was reported to that end */
-    bool closed[2];    /* LINK_DOWN was, or will never be */
-    struct way way[2]; /* from that end */
-    uint32_t events;
+    bool made;           /* slots are taken */
+    bool up[2];          /* LINK_UP was reported to that end */
+    bool closed[2];      /* LINK_DOWN was, or will never be */
+    struct way way[2];   /* from that end */
+    uint32_t events;     /* that are to come */
+    uint64_t touched_ns; /* when the last one came */
 };
 
 static uint64_t drawn(struct sim *sim, uint64_t bound)
@@ -52,6 +53,12 @@ static void later(struct sim_conn *conn, uint64_t at_ns, sim_later *what, uint64
 {
     conn->events++;
     sim_at(conn->end[0]->sim, at_ns, what, conn, argument);
+}
+
+static void touch(struct sim_conn *conn)
+{
+    conn->events--;
+    conn->touched_ns = conn->end[0]->sim->now_ns;
 }
 
 static bool is_cut(const struct sim_conn *conn, uint32_t from)
@@ -132,7 +139,7 @@ static void move(struct sim *sim, void *object, uint64_t from)
     struct way *way = &conn->way[from];
     struct piece *piece = way->head;
 
-    conn->events--;
+    touch(conn);
     way->scheduled = false;
     if (piece != NULL && !is_cut(conn, (uint32_t)from) && piece->ready_ns <= sim->now_ns) {
         way->head = piece->next;
@@ -248,7 +255,7 @@ static void report_up(struct sim *sim, void *object, uint64_t end)
     const struct sim_process *peer = conn->end[1 - end];
 
     (void)sim;
-    conn->events--;
+    touch(conn);
     if (conn->closed[end] || !conn->end[end]->alive)
         return;
     conn->up[end] = true;
@@ -284,7 +291,7 @@ static void make(struct sim *sim, void *object, uint64_t argument)
     struct sim_conn *conn = object;
 
     (void)argument;
-    conn->events--;
+    touch(conn);
     if (!can_talk(conn)) {
         conn->closed[0] = conn->closed[1] = true;
         return;
@@ -298,7 +305,8 @@ static void make(struct sim *sim, void *object, uint64_t argument)
     later(conn, sim->now_ns + drawn(sim, sim->options.jitter_ns), report_up, 1);
 }
 
-/* The link between two processes, unless it is closed; closed ones that nothing refers to are freed. */
+/* The link between two processes, unless it is closed; closed ones that nothing refers to are freed, but not
+ * within their last event. */
 static struct sim_conn *find(struct sim *sim, const struct sim_process *a, const struct sim_process *b)
 {
     struct sim_conn **at = &sim->conns, *found = NULL;
@@ -307,7 +315,8 @@ static struct sim_conn *find(struct sim *sim, const struct sim_process *a, const
         struct sim_conn *conn = *at;
         bool held = (conn->made && (conn->end[0]->conns[conn->slot[0]] == conn ||
                                     conn->end[1]->conns[conn->slot[1]] == conn));
-        if (conn->closed[0] && conn->closed[1] && conn->events == 0 && !held) {
+        if (conn->closed[0] && conn->closed[1] && conn->events == 0 && conn->touched_ns < sim->now_ns &&
+            !held) {
             *at = conn->next;
             drop(&conn->way[0]);
             drop(&conn->way[1]);
@@ -358,7 +367,7 @@ static void down_now(struct sim *sim, void *object, uint64_t end)
     struct sim_conn *conn = object;
 
     (void)sim;
-    conn->events--;
+    touch(conn);
     down(conn, (uint32_t)end);
 }
 
@@ -381,7 +390,7 @@ static void tear(struct sim *sim, void *object, uint64_t only_if_useless)
     bool useless = is_cut(conn, 0) || is_cut(conn, 1) || !conn->end[0]->alive || !conn->end[1]->alive;
 
     (void)sim;
-    conn->events--;
+    touch(conn);
     if (!conn->made || (only_if_useless != 0 && !useless))
         return;
     down(conn, 0);
