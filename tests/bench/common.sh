@@ -91,12 +91,24 @@ covey_bench() {
     covey_how=$(jq -r '.puts[-1] | "covey \(.schedule) \(.block_bytes / 1024) KiB"' "$json")
 }
 
-# covey_run FILE BYTES COUNT: the measurement. What a run of the bench costs besides its puts is known from a run with
-# one put, and is not counted.
+# covey_warm BYTES: touches the memory that later puts of this size use, on every member of a new cluster.
+covey_warm() { covey_bench "$bench_work/covey.warm" "$1" 1; }
+
+# covey_calibrate BYTES: what a run costs besides all but one of its puts, to be left out by covey_run.
+covey_calibrate() {
+    covey_bench "$bench_work/covey.once" "$1" 1
+    covey_besides=$covey_cpu
+}
+covey_besides=""
+
+# covey_run FILE BYTES COUNT: the measurement.
 covey_run() {
-    local once
-    covey_bench "$1.once" "$2" 1
-    once=$covey_cpu
+    local each
     covey_bench "$1.seconds" "$2" "$3"
-    awk -v cpu="$(calculate "($covey_cpu - $once) / ($3 - 1)")" '{ print $1, cpu }' "$1.seconds" >"$1"
+    if [[ -n $covey_besides ]]; then
+        each=$(calculate "($covey_cpu - $covey_besides) / ($3 - 1)")
+    else
+        each=$(calculate "$covey_cpu / ($3 + 1)")
+    fi
+    awk -v cpu="$each" '{ print $1, cpu }' "$1.seconds" >"$1"
 }

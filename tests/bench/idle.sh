@@ -12,17 +12,17 @@ n=4
 seconds=10
 mapfile -t addresses < <(loopback_addresses $n)
 
-each_cpu() { # processor seconds of each member so far
+each_cpu() { # processor seconds of each member so far, to the nanosecond
     local pid
     for pid in "${cluster_pids[@]}"; do
-        awk -v tick="$(getconf CLK_TCK)" '{ printf "%.2f\n", ($14 + $15) / tick }' "/proc/$pid/stat"
+        cat "/proc/$pid/task/"*/schedstat | awk '{ sum += $1 } END { printf "%.9f\n", sum / 1e9 }'
     done
 }
 
 row() { # row WHAT FILE
     local least middle most
     read -r least middle most <<<"$(spread "$2" 1)"
-    printf '%-28s %8.4f %8.4f %8.4f\n' "$1" "$least" "$middle" "$most"
+    printf '%-28s %9.6f %9.6f %9.6f\n' "$1" "$least" "$middle" "$most"
 }
 
 cluster_define "$bench_work" "${addresses[@]}"
@@ -32,7 +32,7 @@ cluster_covey 0 bench models --bytes $((1 << 20)) --count 3 >/dev/null # every l
 sleep 1
 each_cpu >"$bench_work/before"
 sleep $seconds
-each_cpu | paste - "$bench_work/before" | awk -v s=$seconds '{ printf "%.4f\n", ($1 - $2) / s }' >"$bench_work/covey"
+each_cpu | paste - "$bench_work/before" | awk -v s=$seconds '{ printf "%.7f\n", ($1 - $2) / s }' >"$bench_work/covey"
 cluster_stop
 
 # All ranks but the root wait in the call; the root sleeps.
@@ -41,7 +41,7 @@ mpi_run_loopback "$bench_work/mpi" $n 1024 2
 awk -v ranks=$((n - 1)) '{ printf "%.4f\n", $2 / $1 / ranks }' "$bench_work/mpi" >"$bench_work/ranks"
 
 printf '%d members that have nothing to do for %d s; cores each\n' $n $seconds
-printf '%-28s %8s %8s %8s\n' what min median max
+printf '%-28s %9s %9s %9s\n' what min median max
 row "covey" "$bench_work/covey"
 row "MPI_Bcast, a waiting rank" "$bench_work/ranks"
-printf 'ratio %.4f\n' "$(spread "$bench_work/covey" 1 | cut -d' ' -f3)"
+printf 'ratio %.6f\n' "$(spread "$bench_work/covey" 1 | cut -d' ' -f3)"

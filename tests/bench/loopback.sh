@@ -49,6 +49,8 @@ compare() {
     local round
     rm -f "$bench_work"/{covey,default,best}.all
     find_best "$1" "$2"
+    covey_warm "$2"
+    covey_calibrate "$2"
     for ((round = 0; round < rounds; round++)); do
         covey_run "$bench_work/covey" "$2" "$repetitions"
         cat "$bench_work/covey" >>"$bench_work/covey.all"

@@ -37,6 +37,7 @@ measure() {
     cluster_wrapper=("$netlab" exec)
     cluster_start
     cluster_wait 30
+    covey_warm $bytes
     covey_run "$bench_work/covey" $bytes "$repetitions"
     row "$n" "$covey_how" "$bench_work/covey"
     cluster_stop
