@@ -130,8 +130,9 @@ static int read_range(const struct feed *feed, uint64_t offset, uint64_t bytes, 
             return fail_set(fail, COVEY_CANCELLED, "cancelled");
         if (piece > bytes)
             piece = bytes;
-        rc = read_all(feed->source->fds[i], (char *)object->buffers[i].base + skip, piece, skip,
-                      object->buffers[i].name, fail);
+        if (piece > 0) /* an empty buffer has no base to count from */
+            rc = read_all(feed->source->fds[i], (char *)object->buffers[i].base + skip, piece, skip,
+                          object->buffers[i].name, fail);
         offset += piece;
         bytes -= piece;
     }
