@@ -119,19 +119,22 @@ static struct call *calls_take(struct covey_node *node)
     return list;
 }
 
-static void calls_run(struct covey_node *node, struct call *call)
+/* Returns how many there were. */
+static uint64_t calls_run(struct covey_node *node, struct call *call)
 {
     const struct covey_node *outer = calling;
+    uint64_t count = 0;
 
     calling = node;
     while (call != NULL) {
         struct call *next = call->next;
 
-        node->work++;
+        count++;
         call->run(call);
         call = next;
     }
     calling = outer;
+    return count;
 }
 
 void node_run_calls(struct covey_node *node)
@@ -143,7 +146,7 @@ void node_run_calls(struct covey_node *node)
     pthread_mutex_lock(&node->mutex);
     list = calls_take(node);
     pthread_mutex_unlock(&node->mutex);
-    calls_run(node, list);
+    node->work += calls_run(node, list);
 }
 
 void *node_call_thread(void *context)
