@@ -195,17 +195,17 @@ static void interrupt_clients(struct server *server, void (*interrupt)(int socke
     pthread_mutex_unlock(&server->mutex);
 }
 
-/* Wait until no client is left but those that wait for the end. */
-static bool await_clients(struct server *server)
+/* Wait until as few clients are left as *few says, which may change in the meantime. */
+static bool await_clients(struct server *server, const size_t *few)
 {
     const struct timespec until = condition_deadline(GRACE_MS);
     int waited = 0;
     bool gone;
 
     pthread_mutex_lock(&server->mutex);
-    while (server->client_count > server->leaver_count && waited == 0)
+    while (server->client_count > *few && waited == 0)
         waited = pthread_cond_timedwait(&server->changed, &server->mutex, &until);
-    gone = server->client_count == server->leaver_count;
+    gone = server->client_count <= *few;
     pthread_mutex_unlock(&server->mutex);
     return gone;
 }
@@ -231,19 +231,21 @@ static bool end_clients(struct server *server)
     server->stopping = true;
     journal_end(&server->journal);
     interrupt_clients(server, endpoint_stop_reading);
-    if (await_clients(server))
+    if (await_clients(server, &server->leaver_count))
         return true;
     interrupt_clients(server, endpoint_hang_up);
-    return await_clients(server);
+    return await_clients(server, &server->leaver_count);
 }
 
 static bool end_leavers(struct server *server)
 {
+    static const size_t none = 0;
+
     pthread_mutex_lock(&server->mutex);
     server->left = true;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
-    return await_clients(server);
+    return await_clients(server, &none);
 }
 
 bool server_close(struct server *server)
