@@ -272,7 +272,11 @@ static void run_put(struct covey_node *node, struct request *base)
     struct object *object;
     int rc = group_check_running(group, &request->fail);
 
-    (void)node;
+    if (rc == COVEY_AGAIN) {
+        request->fail.code = 0;
+        node_defer(node, base);
+        return;
+    }
     if (rc == 0)
         rc = object_new(group->store, request->name, request->buffers, request->count, &object,
                         &request->fail);
@@ -371,8 +375,10 @@ static void run_remove(struct covey_node *node, struct request *base)
 {
     struct remove_request *request = (struct remove_request *)base;
 
-    (void)node;
-    group_remove(request->group, request->name, request->op, &request->fail);
+    if (group_remove(request->group, request->name, request->op, &request->fail) == COVEY_AGAIN) {
+        request->fail.code = 0;
+        node_defer(node, base);
+    }
 }
 
 int covey_remove(struct covey_group *group, const char *name, struct covey_op **op)
@@ -532,6 +538,8 @@ static void run_stats(struct covey_node *node, struct request *base)
     fabric_counters(node->fabric, &fabric);
     add(request, "view", "", node->view.number);
     add(request, "views_installed", "", counters->views);
+    add(request, "wedge", "ns", counters->wedge_ns);
+    add(request, "strays", "", counters->strays);
     add(request, "peers_up", "", peers_up(node));
     add(request, "puts", "", counters->puts);
     add(request, "puts_failed", "", counters->puts_failed);

@@ -23,7 +23,7 @@ bool node_in_call_thread(const struct covey_node *node)
 static void requests_append(struct covey_node *node, struct request *request)
 {
     request->next = NULL;
-    request->done = false;
+    request->done = request->deferred = false;
     *node->requests_end = request;
     node->requests_end = &request->next;
     if (!node->stopped)
@@ -38,19 +38,32 @@ void node_submit(struct covey_node *node, struct request *request)
     pthread_mutex_unlock(&node->mutex);
 }
 
+/* On the thread that owns the loop. Driven: drive it until a deferred request has run. */
+static int run_here(struct covey_node *node, struct request *request)
+{
+    node->now_ns = uv_hrtime();
+    request->run(node, request);
+    if (!node_is_driven(node))
+        return 0;
+    while (request->deferred) {
+        int rc = covey_node_progress(node, -1);
+
+        if (rc < 0)
+            return rc;
+    }
+    uv_async_send(&node->wake);
+    return 0;
+}
+
 int node_request(struct covey_node *node, struct request *request)
 {
-    request->detached = false;
+    request->detached = request->deferred = false;
     if (node->pid != getpid())
         return COVEY_FORKED;
     if (node_is_driven(node) || pthread_equal(pthread_self(), node->loop_thread)) {
         if (node->stopped)
             return COVEY_CLOSED;
-        node->now_ns = uv_hrtime();
-        request->run(node, request);
-        if (node_is_driven(node))
-            uv_async_send(&node->wake);
-        return 0;
+        return run_here(node, request);
     }
     pthread_mutex_lock(&node->mutex);
     if (node->stopped) {
@@ -84,6 +97,29 @@ static void request_finish(struct covey_node *node, struct request *request)
     pthread_mutex_unlock(&node->mutex);
 }
 
+void node_defer(struct covey_node *node, struct request *request)
+{
+    request->deferred = true;
+    request->next = node->deferred;
+    node->deferred = request;
+}
+
+void node_run_deferred(struct covey_node *node)
+{
+    struct request *list = node->deferred;
+
+    node->deferred = NULL;
+    while (list != NULL) {
+        struct request *request = list;
+
+        list = request->next;
+        request->deferred = false;
+        request->run(node, request);
+        if (!request->deferred)
+            request_finish(node, request);
+    }
+}
+
 void node_run_requests(struct covey_node *node)
 {
     struct request *request = requests_take(node);
@@ -94,7 +130,7 @@ void node_run_requests(struct covey_node *node)
 
         node->work++;
         request->run(node, request);
-        if (!detached)
+        if (!detached && !request->deferred)
             request_finish(node, request);
         request = next;
     }

@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A group at this member: its order, what is delivered in it, its state.
  *
- * The order. A session that everyone has received, and a removal, ask the leader (the group's lowest-ranked
- * member) for the next position; it tells everyone, on links that keep their order, so all members decide the
- * same in the same order. A version's number is its position. Decisions are carried out one by one: a version
- * is in the store, for readers, only when on_object has returned. */
+ *      root            leader (the group's lowest rank)        every member
+ *      ORDER  ----->   takes the next position
+ *                      ORDERED(position)  ----------------->   notes it
+ *                                         <-----------------   NOTED(position)
+ *                      when everyone of the view has noted it
+ *                      STABLE(position)   ----------------->   delivers up to it, in order
+ *
+ * A version's number is its position. Nothing is delivered that somebody of the view has not noted, and what
+ * is noted is this node's word in the agreement on the next view (core/membership.h, `received`): its trim is
+ * the minimum over those who stay. So at a view change everyone delivers up to the trim and forgets the rest,
+ * which nobody can have delivered; what was forgotten, or never had a place, asks the next view's leader
+ * again if its root is still there. Once wedged a node notes nothing more. These messages carry the number of
+ * their sender's view: one of an older view is dropped, one of a view that is not installed here yet waits
+ * for it.
+ *
+ * Decisions are carried out one by one: a version is in the store, for readers, only when on_object has
+ * returned. */
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/members.h"
 #include "node/op.h"
 #include "node/replication.h"
 
@@ -20,10 +34,20 @@ struct delivery {
     char name[COVEY_NAME_MAX + 1];
 };
 
+/* ORDERED or STABLE of a view to come. */
+struct early {
+    struct early *next;
+    enum message_type type;
+    uint64_t view, id, position;
+    enum order_kind kind;
+    char name[COVEY_NAME_MAX + 1];
+};
+
 struct removal {
     struct removal *next;
     uint64_t id;
-    bool ordered;
+    bool ordered; /* it is noted here */
+    char name[COVEY_NAME_MAX + 1];
     struct covey_op *op;
     uint32_t waiting; /* members that have not done it */
     uint32_t *ids;
@@ -58,22 +82,51 @@ uint32_t group_leader(const struct covey_group *group)
     return group_members(group, ids) > 0 ? ids[0] : UINT32_MAX;
 }
 
-int group_check_running(const struct covey_group *group, struct fail *fail)
+static bool peers_are_up(const struct covey_group *group)
+{
+    uint32_t ids[COVEY_MEMBERS_MAX];
+    uint32_t count = group_members(group, ids);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct peer *peer = peers_find(group->node->peers, ids[i]);
+
+        if (ids[i] != group->node->options->self.id && (peer == NULL || !peer->up))
+            return false;
+    }
+    return count > 0;
+}
+
+/* The first node of the group that is not up, and why: the usual reason. */
+static int fail_not_running(const struct covey_group *group, int code, const char *what, struct fail *fail)
 {
     const struct covey_node *node = group->node;
 
-    if (group->state == COVEY_STATE_RUNNING)
-        return 0;
     for (size_t i = 0; i < peers_count(node->peers); i++) {
         const struct peer *peer = peers_at(node->peers, i);
 
         if (!peer->up && options_group_selects(group->options, peer->id))
-            return fail_set(fail, node->view.number == 0 ? COVEY_FORMING : COVEY_NO_QUORUM,
-                            "group %s waits for member %s: %.350s", group->options->name, peer->name,
-                            peer->problem[0] != '\0' ? peer->problem : "it is not up yet");
+            return fail_set(fail, code, "group %s %s: member %s %.350s", group->options->name, what,
+                            peer->name, peer->problem[0] != '\0' ? peer->problem : "is not up yet");
     }
-    return fail_set(fail, node->view.number == 0 ? COVEY_FORMING : COVEY_NO_QUORUM,
-                    "group %s waits for the view to form", group->options->name);
+    return fail_set(fail, code, "group %s %s", group->options->name, what);
+}
+
+int group_check_running(const struct covey_group *group, struct fail *fail)
+{
+    switch (group->state) {
+    case COVEY_STATE_RUNNING:
+        /* A member that is lost leaves the view in a moment, or is back in it. */
+        return peers_are_up(group) ? 0 : fail_set(fail, COVEY_AGAIN, "between two views");
+    case COVEY_STATE_WEDGED:
+        return fail_set(fail, COVEY_AGAIN, "between two views");
+    case COVEY_STATE_NO_QUORUM:
+        return fail_not_running(group, COVEY_NO_QUORUM, "has no quorum", fail);
+    case COVEY_STATE_EVICTED:
+        return fail_set(fail, COVEY_EVICTED, "group %s: this node was left out of the view and joins again",
+                        group->options->name);
+    default:
+        return fail_not_running(group, COVEY_FORMING, "waits for the view to form", fail);
+    }
 }
 
 /* --- Made and freed ----------------------------------------------------------------------------------------
@@ -169,13 +222,7 @@ void group_stop(struct covey_group *group)
 {
     while (group->removals != NULL)
         removal_end(group, &group->removals, COVEY_CLOSED, "the node was closed");
-    while (group->deliveries != NULL) {
-        struct delivery *delivery = group->deliveries;
-
-        group->deliveries = delivery->next;
-        free(delivery);
-    }
-    group->deliveries_end = &group->deliveries;
+    group_forget(group);
     store_close(group->store);
     group->store = NULL;
 }
@@ -288,12 +335,6 @@ static void tell_view(struct covey_group *group)
     call->call.run = run_view;
     call->group = group;
     node_call(group->node, &call->call);
-}
-
-void group_view(struct covey_group *group)
-{
-    replication_view_changed(group);
-    tell_view(group);
 }
 
 int group_open(struct covey_group *group, const struct covey_group_callbacks *callbacks, void *context,
@@ -517,10 +558,11 @@ static void remove_here(struct covey_group *group, const struct delivery *delive
     }
 }
 
-/* Carry out decisions in order, up to one that waits for the application. */
+/* Carry out stable decisions in order, up to one that waits for the application. */
 static void deliveries_run(struct covey_group *group)
 {
-    while (group->deliveries != NULL && !group->deliveries->called) {
+    while (group->deliveries != NULL && !group->deliveries->called &&
+           group->deliveries->position <= group->stable) {
         struct delivery *delivery = group->deliveries;
 
         if (delivery->kind == ORDER_REMOVE) {
@@ -537,69 +579,128 @@ static void deliveries_run(struct covey_group *group)
     }
 }
 
-/* --- The order ---------------------------------------------------------------------------------------------
- */
+/* --- The order --- */
 
-static int decide(struct covey_group *group, enum order_kind kind, uint64_t id, uint64_t position,
-                  const char *name, size_t name_bytes)
+static bool is_leader(const struct covey_group *group)
+{
+    return group_leader(group) == group->node->options->self.id;
+}
+
+/* Rank of a node among the group's members; the count of them if it is none. */
+static uint32_t rank_in(const struct covey_group *group, uint32_t id, uint32_t *count)
+{
+    uint32_t ids[COVEY_MEMBERS_MAX], rank = 0;
+
+    *count = group_members(group, ids);
+    while (rank < *count && ids[rank] != id)
+        rank++;
+    return rank;
+}
+
+static void set_stable(struct covey_group *group, uint64_t position)
+{
+    group->stable = position;
+    deliveries_run(group);
+}
+
+/* Leader: a member has noted everything up to position. What all have noted is stable. */
+static void noted_by(struct covey_group *group, uint32_t id, uint64_t position)
+{
+    struct message message = {.type = MESSAGE_STABLE, .group = group->index};
+    uint64_t least = UINT64_MAX;
+    uint32_t count, rank = rank_in(group, id, &count);
+
+    if (rank == count)
+        return;
+    group->noted[rank] = position;
+    for (uint32_t i = 0; i < count; i++) {
+        if (group->noted[i] < least)
+            least = group->noted[i];
+    }
+    if (least <= group->stable)
+        return;
+    message.session = least;
+    message.view = group->node->view.number;
+    node_send_group(group, &message);
+    set_stable(group, least);
+}
+
+static void set_decided(struct covey_group *group, uint64_t id, bool decided)
 {
     struct replication *replication = replication_find(group->node, id);
+
+    if (replication != NULL)
+        replication->decided = decided;
+    for (struct removal *removal = group->removals; removal != NULL; removal = removal->next) {
+        if (removal->id == id)
+            removal->ordered = decided;
+    }
+}
+
+static int note(struct covey_group *group, enum order_kind kind, uint64_t id, uint64_t position,
+                const char *name, size_t name_bytes)
+{
+    struct message message = {.type = MESSAGE_NOTED, .group = group->index, .session = position};
     struct delivery *delivery = calloc(1, sizeof(*delivery));
+    struct peer *leader = peers_find(group->node->peers, group_leader(group));
 
     if (delivery == NULL)
         return COVEY_NO_MEMORY;
-    if (replication != NULL)
-        replication->decided = true;
     delivery->kind = kind;
     delivery->id = id;
     delivery->position = position;
     if (name_bytes > 0)
         memcpy(delivery->name, name, name_bytes);
-    group->position = position;
     *group->deliveries_end = delivery;
     group->deliveries_end = &delivery->next;
-    for (struct removal *removal = group->removals; removal != NULL; removal = removal->next)
-        removal->ordered = removal->ordered || removal->id == id;
-    deliveries_run(group);
+    set_decided(group, id, true);
+    group->position = position;
+    members_received(group, position);
+    if (is_leader(group)) {
+        noted_by(group, group->node->options->self.id, position);
+    } else if (leader != NULL) {
+        message.view = group->node->view.number;
+        node_send(group->node, leader, &message);
+    }
     return 0;
 }
 
-/* The leader gives the next position. A session that this node does not hold whole cannot be everywhere. */
+/* The leader gives the next position. A session that this node does not hold whole cannot be everywhere; one
+ * that is decided was asked for twice, before and after a view. */
 static int give_position(struct covey_group *group, enum order_kind kind, uint64_t id, const char *name,
                          size_t name_bytes)
 {
     struct replication *replication = replication_find(group->node, id);
     struct message message = {.type = MESSAGE_ORDERED, .group = group->index, .session = id};
 
-    if (kind == ORDER_COMMIT && (replication == NULL || !replication_is_whole(replication))) {
-        log_warning(&group->node->log, "group %s: a member asked for a place for a transfer that is not here",
-                    group->options->name);
+    if (members_wedged(group->node))
+        return 0; /* asked again in the next view */
+    if (kind == ORDER_COMMIT &&
+        (replication == NULL || replication->decided || !replication_is_whole(replication)))
         return 0;
-    }
     message.order = (struct message_order){.kind = (uint8_t)kind,
+                                           .view = group->node->view.number,
                                            .position = group->position + 1,
                                            .name = name,
                                            .name_bytes = (uint8_t)name_bytes};
     node_send_group(group, &message);
-    return decide(group, kind, id, group->position + 1, name, name_bytes);
+    return note(group, kind, id, group->position + 1, name, name_bytes);
 }
 
 void group_order(struct covey_group *group, enum order_kind kind, uint64_t id, const char *name)
 {
     struct covey_node *node = group->node;
     size_t name_bytes = name != NULL ? strlen(name) : 0;
-    uint32_t leader = group_leader(group);
     struct message message = {.type = MESSAGE_ORDER, .group = group->index, .session = id};
-    struct peer *peer;
+    struct peer *peer = peers_find(node->peers, group_leader(group));
 
-    if (leader == node->options->self.id) {
+    if (is_leader(group)) {
         if (give_position(group, kind, id, name, name_bytes) != 0)
             log_error(&node->log, "group %s: no memory for a decision", group->options->name);
         return;
     }
-    message.order =
-        (struct message_order){.kind = (uint8_t)kind, .name = name, .name_bytes = (uint8_t)name_bytes};
-    peer = peers_find(node->peers, leader);
+    message.order = (struct message_order){
+        .kind = (uint8_t)kind, .view = node->view.number, .name = name, .name_bytes = (uint8_t)name_bytes};
     if (peer != NULL)
         node_send(node, peer, &message);
 }
@@ -610,18 +711,73 @@ static int take_order(struct covey_group *group, const struct peer *peer, const 
 
     if (message->session >> 48 != peer->id)
         return COVEY_PROTOCOL;
-    if (group_leader(group) != group->node->options->self.id)
+    if (!is_leader(group))
         return 0; /* asked of the leader of another view */
     return give_position(group, order->kind, message->session, order->name, order->name_bytes);
+}
+
+/* Keep a message of a view to come. */
+static int keep_early(struct covey_group *group, const struct message *message, uint64_t view)
+{
+    struct early *early = calloc(1, sizeof(*early)), **end = &group->early;
+
+    if (early == NULL)
+        return COVEY_NO_MEMORY;
+    early->type = message->type;
+    early->view = view;
+    early->id = message->session;
+    if (message->type == MESSAGE_ORDERED) {
+        early->position = message->order.position;
+        early->kind = message->order.kind;
+        memcpy(early->name, message->order.name, message->order.name_bytes);
+    }
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = early;
+    return 0;
 }
 
 static int take_ordered(struct covey_group *group, const struct peer *peer, const struct message *message)
 {
     const struct message_order *order = &message->order;
 
+    if (order->view > group->node->view.number)
+        return keep_early(group, message, order->view);
+    if (order->view < group->node->view.number || members_wedged(group->node)) {
+        group->node->counters.strays++;
+        return 0;
+    }
     if (group_leader(group) != peer->id || order->position <= group->position)
         return COVEY_PROTOCOL;
-    return decide(group, order->kind, message->session, order->position, order->name, order->name_bytes);
+    return note(group, order->kind, message->session, order->position, order->name, order->name_bytes);
+}
+
+static int take_noted(struct covey_group *group, const struct peer *peer, const struct message *message)
+{
+    if (message->view != group->node->view.number) {
+        group->node->counters.strays++;
+        return 0;
+    }
+    if (!is_leader(group) || message->session > group->position)
+        return COVEY_PROTOCOL;
+    noted_by(group, peer->id, message->session);
+    return 0;
+}
+
+static int take_stable(struct covey_group *group, const struct peer *peer, const struct message *message)
+{
+    if (message->view > group->node->view.number)
+        return keep_early(group, message, message->view);
+    if (message->view < group->node->view.number) {
+        group->node->counters.strays++;
+        return 0;
+    }
+    /* What was sent while this node was wedged it has not noted. */
+    if (group_leader(group) != peer->id)
+        return COVEY_PROTOCOL;
+    if (message->session > group->stable && message->session <= group->position)
+        set_stable(group, message->session);
+    return 0;
 }
 
 /* --- Removals ----------------------------------------------------------------------------------------------
@@ -664,21 +820,9 @@ static void removal_done_by(struct covey_group *group, uint64_t id, uint32_t nod
 
 void group_peer_down(struct covey_group *group, const struct peer *peer)
 {
-    for (struct removal **link = &group->removals, **next; *link != NULL; link = next) {
-        struct removal *removal = *link;
-        uint64_t id = removal->id;
-
-        next = &removal->next;
-        if (removal->ordered) {
-            removal_done_by(group, id, peer->id);
-        } else {
-            char text[FAIL_TEXT_MAX];
-
-            snprintf(text, sizeof(text), "member %s was lost before the removal had its place", peer->name);
-            removal_end(group, link, COVEY_PEER_LOST, text);
-        }
-        if (*link != removal)
-            next = link;
+    for (struct removal *removal = group->removals, *next; removal != NULL; removal = next) {
+        next = removal->next;
+        removal_done_by(group, removal->id, peer->id);
     }
 }
 
@@ -704,10 +848,98 @@ int group_remove(struct covey_group *group, const char *name, struct covey_op *o
     memcpy(removal->ids, ids, removal->waiting * sizeof(*ids));
     removal->id = node_next_id(group->node);
     removal->op = op;
+    snprintf(removal->name, sizeof(removal->name), "%s", name);
     removal->next = group->removals;
     group->removals = removal;
     group_order(group, ORDER_REMOVE, removal->id, name);
     return 0;
+}
+
+/* --- Views --- */
+
+static void forget_early(struct covey_group *group)
+{
+    while (group->early != NULL) {
+        struct early *early = group->early;
+
+        group->early = early->next;
+        free(early);
+    }
+}
+
+/* Forget the decisions past the trim: nobody has delivered them. */
+static void forget_past(struct covey_group *group, uint64_t trim)
+{
+    struct delivery **link = &group->deliveries;
+
+    while (*link != NULL && (*link)->position <= trim)
+        link = &(*link)->next;
+    group->deliveries_end = link;
+    while (*link != NULL) {
+        struct delivery *delivery = *link;
+
+        *link = delivery->next;
+        set_decided(group, delivery->id, false);
+        free(delivery);
+    }
+}
+
+void group_forget(struct covey_group *group)
+{
+    forget_past(group,
+                group->deliveries != NULL && group->deliveries->called ? group->deliveries->position : 0);
+    forget_early(group);
+}
+
+/* Replay what came before its view. */
+static void run_early(struct covey_group *group)
+{
+    struct early *list = group->early;
+
+    group->early = NULL;
+    while (list != NULL) {
+        struct early *early = list;
+
+        list = early->next;
+        if (early->view > group->node->view.number) {
+            early->next = group->early;
+            group->early = early;
+            continue;
+        }
+        if (early->view == group->node->view.number && early->type == MESSAGE_STABLE &&
+            early->id > group->stable && early->id <= group->position)
+            set_stable(group, early->id);
+        if (early->view == group->node->view.number && early->type == MESSAGE_ORDERED &&
+            early->position > group->position)
+            note(group, early->kind, early->id, early->position, early->name, strlen(early->name));
+        free(early);
+    }
+}
+
+/* What the trim took back, or the last view never decided, asks again. */
+static void order_again(struct covey_group *group)
+{
+    replication_order_again(group);
+    for (struct removal *removal = group->removals, *next; removal != NULL; removal = next) {
+        next = removal->next;
+        if (!removal->ordered)
+            group_order(group, ORDER_REMOVE, removal->id, removal->name);
+    }
+}
+
+void group_view(struct covey_group *group, uint64_t trim)
+{
+    uint32_t ids[COVEY_MEMBERS_MAX];
+    uint32_t count = group_members(group, ids);
+
+    forget_past(group, trim);
+    group->position = trim;
+    set_stable(group, trim);
+    for (uint32_t i = 0; i < count; i++)
+        group->noted[i] = group->position;
+    tell_view(group);
+    run_early(group);
+    order_again(group);
 }
 
 /* --- Messages ----------------------------------------------------------------------------------------------
@@ -720,10 +952,10 @@ int group_message(struct covey_group *group, struct peer *peer, const struct mes
         return take_order(group, peer, message);
     case MESSAGE_ORDERED:
         return take_ordered(group, peer, message);
-    case MESSAGE_POSITION:
-        if (message->session > group->position)
-            group->position = message->session;
-        return 0;
+    case MESSAGE_NOTED:
+        return take_noted(group, peer, message);
+    case MESSAGE_STABLE:
+        return take_stable(group, peer, message);
     case MESSAGE_DELIVERED:
         if (*removal_find(group, message->session) != NULL) {
             removal_done_by(group, message->session, peer->id);

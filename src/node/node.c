@@ -15,7 +15,9 @@
 
 #include <sodium.h>
 
+#include "node/members.h"
 #include "node/op.h"
+#include "node/outbox.h"
 #include "node/replication.h"
 
 /* Events taken from the fabric before the sessions post again. */
@@ -102,39 +104,38 @@ void node_event(struct covey_node *node, const char *type, const char *subject, 
 /* --- Peers
  * -------------------------------------------------------------------------------------------------- */
 
-static void touch_since(struct covey_node *node, const struct peer *peer)
-{
-    for (size_t i = 0; i < peers_count(node->peers); i++) {
-        if (peers_at(node->peers, i) == peer)
-            node->since_ns[i] = node_realtime_ns();
-    }
-}
-
-static void peer_up(void *context, struct peer *peer)
+void node_peer_up(void *context, struct peer *peer)
 {
     struct covey_node *node = context;
 
     node->work++;
-    touch_since(node, peer);
+    peer->since_ns = node_realtime_ns();
     node_event(node, "peer-up", peer->name, "%s (%s) is up", peer->name, peer->address);
-    forming_peer_up(node, peer);
+    if (!outbox_open(peer)) {
+        peers_disconnect(node->peers, peer, COVEY_NO_MEMORY, "no memory for what goes to it");
+        return;
+    }
+    members_peer_up(node, peer);
+    node_run_deferred(node);
 }
 
-static void peer_down(void *context, struct peer *peer, int error, const char *text)
+void node_peer_down(void *context, struct peer *peer, int error, const char *text)
 {
     struct covey_node *node = context;
 
     (void)error;
     node->work++;
-    touch_since(node, peer);
+    peer->since_ns = node_realtime_ns();
     node_event(node, "peer-down", peer->name, "%s (%s) is down: %s", peer->name, peer->address, text);
-    outbox_drop(peer);
+    if (peer->user == NULL)
+        return;
     replication_peer_down(node, peer, text);
-    forming_peer_down(node, peer);
     for (size_t i = 0; i < node->options->group_count; i++) {
         if (node->groups[i] != NULL)
             group_peer_down(node->groups[i], peer);
     }
+    members_peer_down(node, peer);
+    outbox_close(peer);
 }
 
 static int take_message(struct covey_node *node, struct peer *peer, const struct fabric_event *event)
@@ -146,25 +147,30 @@ static int take_message(struct covey_node *node, struct peer *peer, const struct
     if (rc != 0)
         return rc;
     if (message.group == MESSAGE_NO_GROUP)
-        return forming_message(node, peer, &message);
+        return members_message(node, peer, &message);
     if (message.group >= node->options->group_count || node->groups[message.group] == NULL ||
         !options_group_selects(node->groups[message.group]->options, peer->id))
         return COVEY_PROTOCOL;
     return group_message(node->groups[message.group], peer, &message);
 }
 
-static void peer_event(void *context, struct peer *peer, enum fabric_lane lane,
-                       const struct fabric_event *event)
+void node_peer_event(void *context, struct peer *peer, enum fabric_lane lane,
+                     const struct fabric_event *event)
 {
     struct covey_node *node = context;
     int rc = 0;
 
+    if (peer->user == NULL)
+        return; /* it is being disconnected */
     if (event->type == FABRIC_MESSAGE)
         rc = lane == FABRIC_CONTROL ? take_message(node, peer, event) : COVEY_PROTOCOL;
     else if (event->type == FABRIC_ARRIVED)
-        rc = lane == FABRIC_DATA ? replication_arrived(node, peer, event->immediate) : COVEY_PROTOCOL;
-    else if (event->type == FABRIC_WRITE_DONE)
+        rc = lane == FABRIC_DATA ? replication_arrived(node, peer, event->immediate)
+                                 : members_arrived(node, peer, event->immediate);
+    else if (event->type == FABRIC_WRITE_DONE && lane == FABRIC_DATA)
         replication_written(node, event->cookie);
+    else if (event->type == FABRIC_WRITE_DONE)
+        outbox_written(peer, event->cookie);
     if (rc == COVEY_NO_MEMORY)
         peers_disconnect(node->peers, peer, rc, "no memory for what it sent");
     else if (rc != 0)
@@ -187,7 +193,7 @@ static bool poll_fabric(struct covey_node *node)
 
 static void post(struct covey_node *node)
 {
-    for (size_t i = 0; node->peers != NULL && i < peers_count(node->peers); i++)
+    for (size_t i = 0; i < peers_count(node->peers); i++)
         outbox_flush(peers_at(node->peers, i));
     replication_pay_fences(node);
     replication_turn(node);
@@ -200,9 +206,11 @@ static void on_timer(uv_timer_t *timer)
 
 static void set_timer(struct covey_node *node)
 {
-    uint64_t deadline = replication_deadline_ns(node);
+    uint64_t deadline = replication_deadline_ns(node), due = members_deadline_ns(node);
     uint64_t wait_ms;
 
+    if (due < deadline)
+        deadline = due;
     if (deadline == UINT64_MAX) {
         uv_timer_stop(&node->timer);
         return;
@@ -217,6 +225,46 @@ static void on_busy(uv_idle_t *idle)
     (void)idle; /* being active keeps the loop from sleeping */
 }
 
+static void on_anew_closed(void *context)
+{
+    struct covey_node *node = context;
+
+    node->peers = NULL;
+    replication_stop_all(node);
+    uv_async_send(&node->wake);
+}
+
+void node_start_anew(struct covey_node *node)
+{
+    if (node->anew)
+        return;
+    log_warning(&node->log, "this node was left out of view %llu: it joins again as a newcomer",
+                (unsigned long long)node->view.number);
+    node->anew = true;
+    for (size_t i = 0; i < node->options->group_count; i++) {
+        if (node->groups[i] != NULL)
+            group_forget(node->groups[i]);
+    }
+    replication_abort_all(node);
+    peers_close(node->peers, on_anew_closed);
+}
+
+/* Once nothing of the evicted incarnation is left. */
+static void come_back(struct covey_node *node)
+{
+    struct fail fail = {0};
+
+    if (node->peers != NULL || node->replications_by_id != NULL)
+        return;
+    node->anew = false;
+    members_free(node->members);
+    node->members = NULL;
+    randombytes_buf(&node->incarnation, sizeof(node->incarnation));
+    node->incarnation |= 1;
+    if (members_open(node, &fail) != 0)
+        log_error(&node->log, "this node cannot join again: %s; restart it", fail.text);
+}
+
 static void on_turn(uv_prepare_t *prepare)
 {
     struct covey_node *node = prepare->data;
@@ -227,8 +275,11 @@ static void on_turn(uv_prepare_t *prepare)
         node->now_ns = uv_hrtime();
         node_run_requests(node);
         more = poll_fabric(node);
+        members_turn(node);
         post(node);
     }
+    if (node->anew)
+        come_back(node);
     set_timer(node);
     if (more || !fabric_arm(node->fabric))
         uv_idle_start(&node->busy, on_busy);
@@ -342,13 +393,28 @@ static void run_once(struct covey_node *node)
         node_run_calls(node);
 }
 
+/* The others take the polite one out of the view; nobody is waited for longer than it takes to suspect it. */
+static void leave(struct covey_node *node)
+{
+    uint64_t deadline = node->now_ns + 2 * node->options->suspect_after_ns;
+
+    if (node->members == NULL || node->peers == NULL || node->anew)
+        return;
+    members_leave(node);
+    while (!members_has_left(node) && node->now_ns < deadline)
+        run_once(node);
+}
+
 /* Leave: end what runs, take the links down, let every transfer end. On the thread that owns the loop. */
 static void shut_down(struct covey_node *node)
 {
     node->now_ns = uv_hrtime();
     replication_abort_all(node);
+    leave(node);
     post(node);
-    peers_close(node->peers, on_peers_closed);
+    if (node->peers != NULL && !node->anew)
+        peers_close(node->peers, on_peers_closed);
+    node->anew = false;
     while (node->peers != NULL)
         run_once(node);
     replication_stop_all(node);
@@ -410,7 +476,9 @@ static void free_groups(struct covey_node *node)
 
 static void node_free(struct covey_node *node)
 {
-    forming_stop(node);
+    members_free(node->members);
+    free(node->view.ids);
+    free(node->view.incarnations);
     fabric_close(node->fabric);
     if (node->timer_fd >= 0)
         close(node->timer_fd);
@@ -420,7 +488,6 @@ static void node_free(struct covey_node *node)
     pthread_cond_destroy(&node->state_changed);
     free(node->followups);
     free(node->orphans);
-    free(node->since_ns);
     covey_options_free(node->options);
     free(node);
 }
@@ -538,22 +605,6 @@ static void start_handles(struct covey_node *node)
     uv_poll_start(&node->timer_watch, UV_READABLE, on_timer_fd);
 }
 
-static int make_peers(struct covey_node *node, struct fail *fail)
-{
-    static const struct peers_callbacks callbacks = {peer_up, peer_down, peer_event};
-    int rc = peers_open(&node->loop, node->options, node->incarnation, node->fabric, &node->log, &callbacks,
-                        node, &node->peers, fail);
-
-    if (rc != 0)
-        return rc;
-    node->since_ns = calloc(peers_count(node->peers) + 1, sizeof(*node->since_ns));
-    if (node->since_ns == NULL)
-        return fail_set(fail, COVEY_NO_MEMORY, "no memory for %zu peers", peers_count(node->peers));
-    for (size_t i = 0; i < peers_count(node->peers); i++)
-        node->since_ns[i] = node->started_ns;
-    return forming_start(node, fail);
-}
-
 /* Threads of the library take no signals: they are the application's. */
 static int start_threads(struct covey_node *node, struct fail *fail)
 {
@@ -586,7 +637,7 @@ static int node_start(struct covey_node *node, struct fail *fail)
             return fail_set(fail, COVEY_NO_MEMORY, "cannot make a timer: %s", strerror(errno));
     }
     start_handles(node);
-    rc = make_peers(node, fail);
+    rc = members_open(node, fail);
     if (rc == 0 && !node_is_driven(node))
         rc = start_threads(node, fail);
     if (rc == 0)

@@ -7,7 +7,7 @@
  *      application threads        the loop thread                           callback thread
  *      api.c --- request ------>  node.c: turn                  --- call --->  on_object, on_landing, ...
  *                <--- result ---    peers.c     links up and down   <- request --
- *                                   forming.c   views
+ *                                   members.c   views: the membership on real links
  *                                   group.c     offers, order, delivery
  *                                   replication.c  one session: messages, writes, memory
  *                                   feed.c      work on bytes, done by libuv's worker threads
@@ -36,6 +36,7 @@ struct outgoing;
 struct request {
     void (*run)(struct covey_node *node, struct request *request);
     bool detached; /* run() frees it; otherwise the submitter waits, and owns it */
+    bool deferred; /* run() has put it off: it runs again later */
     bool done;
     struct request *next;
 };
@@ -49,7 +50,7 @@ struct call {
 struct node_view {
     uint64_t number, epoch;
     uint32_t count;
-    uint32_t *ids; /* ascending: the index is the rank */
+    uint32_t *ids; /* by rank */
     uint64_t *incarnations;
 };
 
@@ -57,6 +58,8 @@ struct node_counters {
     uint64_t puts, puts_failed, delivered, removed, cancelled, views;
     uint64_t sent_bytes, received_bytes, sent_blocks, received_blocks;
     uint64_t messages_sent, messages_received, turns;
+    uint64_t wedge_ns; /* of the last view change */
+    uint64_t strays;   /* messages of another view, or of nobody in it: dropped */
 };
 
 struct followup {
@@ -92,9 +95,11 @@ struct covey_node {
 
     struct node_view view;
     enum covey_state state;
-    struct readiness *ready; /* forming: by index of peers */
-    uint64_t *since_ns;      /* CLOCK_REALTIME of the last change of a peer, by index of peers */
-    uint64_t started_ns;     /* CLOCK_REALTIME */
+    struct members *members;
+    bool anew;          /* evicted: the links are on their way down, then it joins as another incarnation */
+    uint64_t wedged_ns; /* since when; 0: it is not */
+    struct request *deferred; /* puts that wait for the next view */
+    uint64_t started_ns;      /* CLOCK_REALTIME */
 
     struct covey_group **groups; /* by index of the configuration; NULL where this node is not selected */
 
@@ -127,8 +132,11 @@ struct covey_group {
     struct store *store;
     enum covey_state state; /* as last told to the application */
 
-    uint64_t position; /* of the last ordered decision that came here; at the leader, the last one given */
-    struct delivery *deliveries, **deliveries_end; /* decided, not yet done here */
+    uint64_t position; /* up to which every decision is noted here; at the leader, the last one given */
+    uint64_t stable;   /* up to which every member has noted them: they can be delivered */
+    uint64_t noted[COVEY_MEMBERS_MAX]; /* at the leader: what the others have noted, by rank in the group */
+    struct delivery *deliveries, **deliveries_end; /* noted, not yet delivered here */
+    struct early *early;                           /* of a view that is not installed here yet */
     struct removal *removals;                      /* asked for here, not yet done everywhere */
     uint64_t *told; /* incarnations of the view that the application was told last, by rank */
     uint32_t told_count;
@@ -151,16 +159,24 @@ bool node_in_call_thread(const struct covey_node *node);
 /* Keep the sentence for covey_error_detail() of this thread. Returns fail->code. */
 int node_detail(const struct fail *fail);
 
-/* --- Sending (outbox.c) ----------------------------------------------------------------------------------
- */
+/* Put a request off until the view or its state changes. */
+void node_defer(struct covey_node *node, struct request *request);
+void node_run_deferred(struct covey_node *node);
 
-/* Send behind what waits already; a peer that is not up loses it. */
+/* --- Sending (outbox.c) --- */
+
 void node_send(struct covey_node *node, struct peer *peer, const struct message *message);
 /* To every peer of the group's members. */
 void node_send_group(struct covey_group *group, const struct message *message);
-/* Whatever the fabric takes now. */
-void outbox_flush(struct peer *peer);
-void outbox_drop(struct peer *peer);
+
+/* --- Peers (node.c) --- */
+
+void node_peer_up(void *context, struct peer *peer);
+void node_peer_down(void *context, struct peer *peer, int error, const char *text);
+void node_peer_event(void *context, struct peer *peer, enum fabric_lane lane,
+                     const struct fabric_event *event);
+/* Evicted: close the links, come back as another incarnation. */
+void node_start_anew(struct covey_node *node);
 
 /* --- Events and state ------------------------------------------------------------------------------------
  */
@@ -172,16 +188,8 @@ uint64_t node_realtime_ns(void);
 const char *node_name(const struct covey_node *node, uint32_t id);
 uint64_t node_next_id(struct covey_node *node);
 
-/* --- Views (forming.c) ------------------------------------------------------------------------------------
- */
+/* --- Views (view.c) --- */
 
-void forming_peer_up(struct covey_node *node, struct peer *peer);
-void forming_peer_down(struct covey_node *node, struct peer *peer);
-/* 0, or COVEY_PROTOCOL. */
-int forming_message(struct covey_node *node, struct peer *peer, const struct message *message);
-/* A cluster of one has its view at once. */
-int forming_start(struct covey_node *node, struct fail *fail);
-void forming_stop(struct covey_node *node);
 bool view_has(const struct node_view *view, uint32_t id);
 /* The view as the application sees it, of the cluster or of a group's members. COVEY_NO_MEMORY. */
 int view_snapshot(const struct covey_node *node, const struct covey_group *group, struct covey_view *view);
@@ -201,8 +209,11 @@ uint32_t group_members(const struct covey_group *group, uint32_t ids[]);
 int group_message(struct covey_group *group, struct peer *peer, const struct message *message);
 /* Ask the leader for a place in the order. name: for ORDER_REMOVE, else NULL. */
 void group_order(struct covey_group *group, enum order_kind kind, uint64_t id, const char *name);
-/* The view changed or a member went. */
-void group_view(struct covey_group *group);
+/* A view was installed. trim: the last decision of the view before that everyone who stays has noted; 0 where
+ * nobody of the group stays. */
+void group_view(struct covey_group *group, uint64_t trim);
+/* This node starts anew: what was noted and not delivered is forgotten. */
+void group_forget(struct covey_group *group);
 void group_set_state(struct covey_group *group, enum covey_state state);
 /* A peer has gone: what waited for it does not any more. */
 void group_peer_down(struct covey_group *group, const struct peer *peer);
@@ -214,7 +225,7 @@ int group_open(struct covey_group *group, const struct covey_group_callbacks *ca
                struct fail *fail);
 /* A handle with a pin on the object; NULL without memory. */
 struct covey_object *group_pin(struct covey_group *group, struct object *object);
-/* Why nothing can be put now; 0 if something can. */
+/* Why nothing can be put now; 0 if something can; COVEY_AGAIN if it can when the next view is installed. */
 int group_check_running(const struct covey_group *group, struct fail *fail);
 
 #endif

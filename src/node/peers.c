@@ -97,7 +97,7 @@ struct entry *entry_add(struct peers *peers, uint32_t id, const char *name, cons
 
 size_t peers_count(const struct peers *peers)
 {
-    return peers->count;
+    return peers != NULL ? peers->count : 0;
 }
 
 struct peer *peers_at(const struct peers *peers, size_t index)
@@ -108,7 +108,7 @@ struct peer *peers_at(const struct peers *peers, size_t index)
 
 struct peer *peers_find(const struct peers *peers, uint32_t id)
 {
-    struct entry *entry = entry_find(peers, id);
+    struct entry *entry = peers != NULL ? entry_find(peers, id) : NULL;
 
     return entry != NULL ? &entry->peer : NULL;
 }

@@ -39,7 +39,8 @@ struct peer {
     struct fabric_link *links[FABRIC_LANES]; /* valid while up */
     char problem[FAIL_TEXT_MAX];             /* why it is not up, a sentence with its name; "" while up */
     int problem_code;                        /* of error.h */
-    void *user;                              /* the owner's */
+    uint64_t since_ns; /* CLOCK_REALTIME of the last up or down; 0: neither yet. The owner's */
+    void *user;        /* the owner's */
 };
 
 struct peers_callbacks {

@@ -475,14 +475,22 @@ bool replication_is_whole(const struct replication *replication)
     return session_state(replication->session) == SESSION_ORDERING;
 }
 
-void replication_view_changed(struct covey_group *group)
+static void order_again(struct replication *replication)
+{
+    if (replication->rank == 0)
+        group_order(replication->group, ORDER_COMMIT, replication->id, NULL);
+    else if (replication->root_lost)
+        replication_abort(replication, COVEY_PEER_LOST, "its root was lost before it was delivered");
+}
+
+void replication_order_again(struct covey_group *group)
 {
     struct replication *replication, *next;
 
     HASH_ITER (hh, group->node->replications_by_id, replication, next) {
-        if (replication->group == group && replication->begun &&
-            replication->view != group->node->view.number)
-            replication_abort(replication, COVEY_PEER_LOST, "the view changed before it was delivered");
+        if (replication->group == group && replication->begun && !replication->decided &&
+            replication_is_whole(replication))
+            order_again(replication);
     }
 }
 
@@ -490,6 +498,7 @@ static void lose(struct replication *replication, uint32_t rank, const char *tex
 {
     enum session_state state = session_state(replication->session);
 
+    replication->root_lost = replication->root_lost || rank == 0;
     if (!replication->begun) {
         replication->abandoned = replication->abandoned || rank == 0;
         return;

@@ -72,6 +72,7 @@ struct replication {
 
     struct feed *feed; /* digests, reading, page population */
     bool decided;      /* the order has a place for it */
+    bool root_lost;    /* the links to its root went down */
     uint64_t position; /* that place, once it is delivered */
     uint64_t seal;     /* receiver: the root's digest */
     bool verify;       /* VERIFY waits for the digest of what arrived */
@@ -105,8 +106,8 @@ void replication_pay_fences(struct covey_node *node);
 /* Received whole, its fate the order's. */
 bool replication_is_whole(const struct replication *replication);
 
-/* A new view: what an older one has not committed never will be. */
-void replication_view_changed(struct covey_group *group);
+/* A new view: what is whole and has no place asks for one again; where the root is gone it never will. */
+void replication_order_again(struct covey_group *group);
 
 /* Give up: before its fate is the order's. */
 void replication_abort(struct replication *replication, int code, const char *text);

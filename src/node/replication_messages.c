@@ -246,10 +246,6 @@ static int take_offer(struct covey_group *group, struct peer *peer, const struct
 
     if (!offer_is_sound(group, peer, message, ids) || replication_find(group->node, message->session) != NULL)
         return COVEY_PROTOCOL;
-    if (offer->view != group->node->view.number) {
-        refuse(group, peer, message->session, COVEY_AGAIN, "the offer is of another view: try again");
-        return 0;
-    }
     replication = replication_new(group, message->session, &schedule, offer->bytes, offer->block_bytes, ids);
     if (replication != NULL)
         replication->offered = calloc(offer->buffers + (size_t)1, sizeof(*replication->offered));

@@ -4,17 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/node.h"
+#include "node/members.h"
 
-static const struct peer *peer_of(const struct covey_node *node, uint32_t id, size_t *index)
+bool view_has(const struct node_view *view, uint32_t id)
 {
-    for (size_t i = 0; i < peers_count(node->peers); i++) {
-        if (peers_at(node->peers, i)->id == id) {
-            *index = i;
-            return peers_at(node->peers, i);
-        }
+    for (uint32_t i = 0; i < view->count; i++) {
+        if (view->ids[i] == id)
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 static void fill_self(const struct covey_node *node, struct covey_member *member)
@@ -27,8 +25,8 @@ static void fill_self(const struct covey_node *node, struct covey_member *member
 
 static void fill_member(const struct covey_node *node, uint32_t id, bool in_view, struct covey_member *member)
 {
-    const struct peer *peer;
-    size_t index = 0;
+    const struct node_options *listed = options_node(node->options, id);
+    const struct peer *peer = peers_find(node->peers, id);
 
     member->id = id;
     member->rank = UINT32_MAX;
@@ -37,13 +35,16 @@ static void fill_member(const struct covey_node *node, uint32_t id, bool in_view
         fill_self(node, member);
         return;
     }
-    peer = peer_of(node, id, &index);
+    if (listed != NULL) {
+        snprintf(member->name, sizeof(member->name), "%s", listed->name);
+        snprintf(member->address, sizeof(member->address), "%s", listed->address);
+    }
     if (peer == NULL)
         return;
     snprintf(member->name, sizeof(member->name), "%s", peer->name);
     snprintf(member->address, sizeof(member->address), "%s", peer->address);
     member->incarnation = peer->incarnation;
-    member->since_ns = node->since_ns[index];
+    member->since_ns = peer->since_ns != 0 ? peer->since_ns : node->started_ns;
     if (peer->up)
         return;
     if (in_view)
@@ -65,14 +66,15 @@ int view_snapshot(const struct covey_node *node, const struct covey_group *group
                               .state = group != NULL ? group->state : node->state,
                               .self = UINT32_MAX};
 
-    made.quorate = node->state == COVEY_STATE_RUNNING;
-    made.members = calloc(options->node_count + 2, sizeof(*made.members));
+    made.quorate = node->state == COVEY_STATE_RUNNING || node->state == COVEY_STATE_WEDGED;
+    made.members = calloc(options->node_count + node->view.count + 2, sizeof(*made.members));
     if (made.members == NULL)
         return COVEY_NO_MEMORY;
     for (uint32_t i = 0; node->view.number != 0 && i < node->view.count; i++) {
         if (!selects(group, node->view.ids[i]))
             continue;
         fill_member(node, node->view.ids[i], true, &made.members[made.count]);
+        made.members[made.count].incarnation = node->view.incarnations[i];
         made.members[made.count].rank = made.count;
         made.count++;
     }
@@ -83,7 +85,7 @@ int view_snapshot(const struct covey_node *node, const struct covey_group *group
         if (selects(group, id) && (node->view.number == 0 || !view_has(&node->view, id)))
             fill_member(node, id, false, &made.members[made.count++]);
     }
-    if (options->elastic)
+    if (options->elastic && !view_has(&node->view, options->self.id))
         fill_member(node, options->self.id, false, &made.members[made.count++]);
     for (uint32_t i = 0; i < made.count; i++) {
         if (made.members[i].id == options->self.id)

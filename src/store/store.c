@@ -213,7 +213,8 @@ void store_insert(struct store *store, struct object *object, uint64_t version, 
         object->entry = NULL;
         HASH_ADD_KEYPTR(hh, store->names, entry->name, strlen(entry->name), entry);
     }
-    assert(entry->newest == NULL || version > entry->newest->version);
+    while (entry->newest != NULL && entry->newest->version >= version)
+        version_drop(store, &entry->newest);
     object->version = version;
     object->since_ns = now_ns;
     object->older = entry->newest;

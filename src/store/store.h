@@ -94,8 +94,8 @@ void object_unref(struct object *object);
 /* Buffer that holds the byte at `offset` < bytes (never one of zero bytes). */
 size_t object_find(const struct object *object, uint64_t offset);
 
-/* Put a version in the store (takes over the caller's reference) and drop what keep_versions no longer keeps.
- * The version is larger than any of the name. Cannot fail. */
+/* Put a version in the store (takes over the caller's reference) and drop what keep_versions no longer keeps,
+ * and versions of the name that are not below it: of a history that its group has lost. Cannot fail. */
 void store_insert(struct store *store, struct object *object, uint64_t version, uint64_t now_ns);
 
 /* Remove every version of the name below `version`. Returns how many. */

@@ -10,8 +10,9 @@
  *     REFUSE, FAILED,
  *     CANCEL           16 code i32, 20 culprit u32, 24 text
  *     SEAL             16 digest u64
- *     ORDER, ORDERED   16 position u64, 24 kind u8, 25 name
- *     READY, VIEW      16 number u64, 24 epoch u64, 32 members u16, 34 entries: id u16, incarnation u64
+ *     ORDER, ORDERED   16 position u64, 24 view u64, 32 kind u8, 33 name
+ *     NOTED, STABLE    16 view u64
+ *     TABLE            16 address u64, 24 key u64, 32 row bytes u64, 40 slot u32
  *     the others       nothing
  *
  * A text or name at the end of a body reaches to the end of the message. */
@@ -27,7 +28,6 @@
 #include "wire/bytes.h"
 
 #define ID_BYTES         2
-#define MEMBER_BYTES     10
 #define EXTENT_BYTES     32
 #define ENTRY_BYTES      11 /* of a manifest, before the name */
 #define NODE_IDS         65536
@@ -47,7 +47,7 @@ static bool is_text(const void *text, size_t bytes)
     return bytes == 0 || (text != NULL && memchr(text, '\0', bytes) == NULL);
 }
 
-/* --- Arrays of ids and members -------------------------------------------------------------------------- */
+/* --- Arrays of ids -------------------------------------------------------------------------- */
 
 static uint16_t id_at(const uint8_t *data)
 {
@@ -62,16 +62,6 @@ uint16_t message_offer_id(const struct message_offer *offer, size_t index)
     return id_at(offer->ids + index * ID_BYTES);
 }
 
-void message_view_member(const struct message_view *view, size_t index, uint16_t *id, uint64_t *incarnation)
-{
-    struct bytes_reader in;
-
-    assert(index < view->members);
-    in = bytes_read(view->entries + index * MEMBER_BYTES, MEMBER_BYTES);
-    *id = bytes_take_u16(&in);
-    *incarnation = bytes_take_u64(&in);
-}
-
 size_t message_put_id(uint8_t *out, uint16_t id)
 {
     struct bytes_writer writer = bytes_write(out, ID_BYTES);
@@ -80,23 +70,14 @@ size_t message_put_id(uint8_t *out, uint16_t id)
     return writer.used;
 }
 
-size_t message_put_member(uint8_t *out, uint16_t id, uint64_t incarnation)
-{
-    struct bytes_writer writer = bytes_write(out, MEMBER_BYTES);
-
-    bytes_put_u16(&writer, id);
-    bytes_put_u64(&writer, incarnation);
-    return writer.used;
-}
-
-/* Whether the ids at the head of count elements, stride bytes apart, are all different. */
-static bool ids_differ(const uint8_t *data, size_t count, size_t stride)
+/* Whether count ids are all different. */
+static bool ids_differ(const uint8_t *data, size_t count)
 {
     uint64_t seen[BITMAP_WORDS(NODE_IDS)];
 
     bitmap_clear_all(seen, NODE_IDS);
     for (size_t i = 0; i < count; i++) {
-        uint16_t id = id_at(data + i * stride);
+        uint16_t id = id_at(data + i * ID_BYTES);
 
         if (bitmap_get(seen, id))
             return false;
@@ -145,7 +126,7 @@ static bool take_offer(struct bytes_reader *in, struct message *message)
            offer->schedule < MESSAGE_SCHEDULES && offer->members >= 2 &&
            offer->members <= COVEY_MEMBERS_MAX && offer->buffers <= COVEY_BUFFERS_MAX &&
            (offer->buffers > 0 || offer->bytes == 0) && offer->name_bytes > 0 &&
-           is_text(offer->name, offer->name_bytes) && ids_differ(offer->ids, offer->members, ID_BYTES);
+           is_text(offer->name, offer->name_bytes) && ids_differ(offer->ids, offer->members);
 }
 
 /* --- Pages ---------------------------------------------------------------------------------------------- */
@@ -315,7 +296,8 @@ static bool take_reason(struct bytes_reader *in, struct message *message)
            is_text(reason->text, bytes);
 }
 
-/* --- SEAL, ORDER, VIEW, and the empty ones -------------------------------------------------------------- */
+/* --- SEAL, ORDER, TABLE, and the empty ones --------------------------------------------------------------
+ */
 
 static void put_seal(const struct message *message, struct bytes_writer *out)
 {
@@ -328,9 +310,21 @@ static bool take_seal(struct bytes_reader *in, struct message *message)
     return true;
 }
 
+static void put_view(const struct message *message, struct bytes_writer *out)
+{
+    bytes_put_u64(out, message->view);
+}
+
+static bool take_view(struct bytes_reader *in, struct message *message)
+{
+    message->view = bytes_take_u64(in);
+    return true;
+}
+
 static void put_order(const struct message *message, struct bytes_writer *out)
 {
     bytes_put_u64(out, message->order.position);
+    bytes_put_u64(out, message->order.view);
     bytes_put_u8(out, message->order.kind);
     bytes_put(out, message->order.name, message->order.name_bytes);
 }
@@ -341,6 +335,7 @@ static bool take_order(struct bytes_reader *in, struct message *message)
     size_t bytes;
 
     order->position = bytes_take_u64(in);
+    order->view = bytes_take_u64(in);
     order->kind = bytes_take_u8(in);
     bytes = in->left;
     order->name = (const char *)bytes_take(in, bytes);
@@ -351,26 +346,23 @@ static bool take_order(struct bytes_reader *in, struct message *message)
            (order->kind == ORDER_REMOVE && bytes > 0 && is_text(order->name, bytes));
 }
 
-static void put_view(const struct message *message, struct bytes_writer *out)
+static void put_table(const struct message *message, struct bytes_writer *out)
 {
-    const struct message_view *view = &message->view;
-
-    bytes_put_u64(out, view->number);
-    bytes_put_u64(out, view->epoch);
-    bytes_put_u16(out, view->members);
-    bytes_put(out, view->entries, (size_t)view->members * MEMBER_BYTES);
+    bytes_put_u64(out, message->table.address);
+    bytes_put_u64(out, message->table.key);
+    bytes_put_u64(out, message->table.row_bytes);
+    bytes_put_u32(out, message->table.slot);
 }
 
-static bool take_view(struct bytes_reader *in, struct message *message)
+static bool take_table(struct bytes_reader *in, struct message *message)
 {
-    struct message_view *view = &message->view;
+    struct message_table *table = &message->table;
 
-    view->number = bytes_take_u64(in);
-    view->epoch = bytes_take_u64(in);
-    view->members = bytes_take_u16(in);
-    view->entries = bytes_take(in, (size_t)view->members * MEMBER_BYTES);
-    return view->entries != NULL && view->members >= 1 && view->members <= COVEY_MEMBERS_MAX &&
-           ids_differ(view->entries, view->members, MEMBER_BYTES);
+    table->address = bytes_take_u64(in);
+    table->key = bytes_take_u64(in);
+    table->row_bytes = bytes_take_u64(in);
+    table->slot = bytes_take_u32(in);
+    return table->row_bytes <= UINT64_MAX - table->address;
 }
 
 static void put_nothing(const struct message *message, struct bytes_writer *out)
@@ -401,9 +393,9 @@ static const struct body bodies[] = {
     [MESSAGE_DELIVERED] = {"delivered", true, put_nothing, take_nothing},
     [MESSAGE_ORDER] = {"order", true, put_order, take_order},
     [MESSAGE_ORDERED] = {"ordered", true, put_order, take_order},
-    [MESSAGE_READY] = {"ready", false, put_view, take_view},
-    [MESSAGE_VIEW] = {"view", false, put_view, take_view},
-    [MESSAGE_POSITION] = {"position", true, put_nothing, take_nothing},
+    [MESSAGE_TABLE] = {"table", false, put_table, take_table},
+    [MESSAGE_NOTED] = {"noted", true, put_view, take_view},
+    [MESSAGE_STABLE] = {"stable", true, put_view, take_view},
 };
 
 static const struct body *body_of(unsigned type)

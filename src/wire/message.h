@@ -68,10 +68,9 @@ enum message_type {
     MESSAGE_DELIVERED, /* also answers an ordered removal */
     MESSAGE_ORDER,     /* to the view's leader: give this a place in the group's order */
     MESSAGE_ORDERED,   /* from the leader to all: it has this place */
-    MESSAGE_READY, /* forming, to the leader: my links to these nodes are up; body as VIEW, with the last view
-                      seen */
-    MESSAGE_VIEW,  /* forming, from the leader: the view */
-    MESSAGE_POSITION /* forming: the group's order has come to position `session` here */
+    MESSAGE_TABLE,     /* where the receiver's row goes in the sender's table */
+    MESSAGE_NOTED,     /* to the leader: every decision up to position `session` is here */
+    MESSAGE_STABLE     /* from the leader: everyone has every decision up to position `session` */
 };
 
 struct message_offer {
@@ -125,15 +124,17 @@ enum order_kind { ORDER_COMMIT = 1, ORDER_REMOVE };
 /* ORDER and ORDERED. header.session is the session to commit, or the removal's request number. */
 struct message_order {
     uint8_t kind;
+    uint64_t view;     /* the sender's */
     uint64_t position; /* 0 in ORDER */
     const char *name;  /* ORDER_REMOVE: the object; not terminated */
     uint8_t name_bytes;
 };
 
-struct message_view {
-    uint64_t number, epoch;
-    uint16_t members;       /* 1..1024 */
-    const uint8_t *entries; /* members x (u16 id, u64 incarnation): message_view_member() */
+/* A slot of the sender's table (core/table.h) that is the receiver's to write. */
+struct message_table {
+    uint64_t address, key; /* for fabric_write */
+    uint64_t row_bytes;    /* both sides have the same layout */
+    uint32_t slot;         /* the immediate that announces a push */
 };
 
 struct message {
@@ -146,8 +147,9 @@ struct message {
         struct message_grant grant;
         struct message_reason reason;
         uint64_t digest; /* SEAL */
+        uint64_t view;   /* NOTED, STABLE: the sender's */
         struct message_order order;
-        struct message_view view;
+        struct message_table table;
     };
 };
 
@@ -159,11 +161,9 @@ size_t message_encode(const struct message *message, uint8_t out[MESSAGE_MAX]);
 int message_decode(const uint8_t *data, size_t bytes, struct message *message);
 
 uint16_t message_offer_id(const struct message_offer *offer, size_t index);
-void message_view_member(const struct message_view *view, size_t index, uint16_t *id, uint64_t *incarnation);
 
-/* Build arrays for the encoders: write one element at out, return its bytes. */
+/* Build the ids for the encoder: write one at out, return its bytes. */
 size_t message_put_id(uint8_t *out, uint16_t id);
-size_t message_put_member(uint8_t *out, uint16_t id, uint64_t incarnation);
 
 /* Pages. Writing: append an entry to a page's data of `capacity` bytes; returns its bytes, 0 if it does not
  * fit. Reading: take the entry at *offset and advance it; false at the end. message_decode() has checked

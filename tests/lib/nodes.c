@@ -2,6 +2,7 @@
 #include "tests/lib/nodes.h"
 
 #include <check.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,12 +60,39 @@ void nodes_open_one(struct nodes *nodes, size_t i, unsigned flags,
                   covey_error_detail(nodes->node[i]));
 }
 
+size_t nodes_view_size(struct nodes *nodes, size_t i)
+{
+    struct covey_view view;
+    size_t size;
+
+    ck_assert_int_eq(covey_view(nodes->group[i], &view), 0);
+    size = view.state == COVEY_STATE_RUNNING ? view.size : 0;
+    covey_view_free(&view);
+    return size;
+}
+
+void nodes_wait_size(struct nodes *nodes, size_t i, size_t size)
+{
+    for (int waited_ms = 0; nodes_view_size(nodes, i) != size; waited_ms++) {
+        ck_assert_msg(waited_ms < WAIT_MS, "n%zu has a view of %zu, not %zu", i, nodes_view_size(nodes, i),
+                      size);
+        poll(NULL, 0, 1);
+    }
+}
+
 void nodes_wait(struct nodes *nodes)
 {
+    size_t open = 0;
+
     for (size_t i = 0; i < nodes->count; i++) {
         if (nodes->node[i] != NULL)
             ck_assert_msg(covey_group_wait(nodes->group[i], WAIT_MS) == 0, "n%zu: %s", i,
                           covey_error_detail(nodes->node[i]));
+        open += nodes->node[i] != NULL;
+    }
+    for (size_t i = 0; i < nodes->count; i++) {
+        if (nodes->node[i] != NULL)
+            nodes_wait_size(nodes, i, open);
     }
 }
 

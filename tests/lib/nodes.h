@@ -26,7 +26,11 @@ void nodes_open_one(struct nodes *nodes, size_t i, unsigned flags,
 
 /* Configure, open all without callbacks, wait until the group runs everywhere. */
 void nodes_open(struct nodes *nodes, size_t count, const char *settings);
+/* Until every open node runs in one view with all of them. */
 void nodes_wait(struct nodes *nodes);
+/* Members in node i's view; 0 while its group does not run. */
+size_t nodes_view_size(struct nodes *nodes, size_t i);
+void nodes_wait_size(struct nodes *nodes, size_t i, size_t size);
 
 /* Close what is open and remove the configuration. */
 void nodes_close(struct nodes *nodes);

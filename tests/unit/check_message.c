@@ -45,14 +45,12 @@ static const struct vector vectors[] = {
     {MESSAGE_FAILED, HEADER("09", "0100", "18000000") "d7ffffff" "ffffffff"},
     {MESSAGE_CANCEL, HEADER("0a", "0100", "19000000") "f8ffffff" "02000000" "78"},
     {MESSAGE_DELIVERED, HEADER("0b", "0100", "10000000")},
-    {MESSAGE_ORDER, HEADER("0c", "0100", "1d000000") "0000000000000000" "02" "6d646c31"},
-    {MESSAGE_ORDERED, HEADER("0d", "0100", "19000000") "0400000001000000" "01"},
-    {MESSAGE_READY, HEADER("0e", "ffff", "2c000000")
-        "0000000000000000" "0000000000000000" "0100" "0100" "0300000000000000"},
-    {MESSAGE_VIEW, HEADER("0f", "ffff", "36000000")
-        "0100000000000000" "8877665544332211" "0200"
-        "0000" "0100000000000080" "ffff" "0200000000000000"},
-    {MESSAGE_POSITION, HEADER("10", "0100", "10000000")},
+    {MESSAGE_ORDER, HEADER("0c", "0100", "25000000") "0000000000000000" "0300000000000000" "02" "6d646c31"},
+    {MESSAGE_ORDERED, HEADER("0d", "0100", "21000000") "0400000001000000" "0300000000000000" "01"},
+    {MESSAGE_TABLE, HEADER("0e", "ffff", "2c000000")
+        "00f0ffffff7f0000" "8877665544332211" "4002000000000000" "07000000"},
+    {MESSAGE_NOTED, HEADER("0f", "0100", "18000000") "0300000000000000"},
+    {MESSAGE_STABLE, HEADER("10", "0100", "18000000") "0300000000000000"},
 };
 /* clang-format on */
 #define VECTORS (sizeof(vectors) / sizeof(vectors[0]))
@@ -111,7 +109,7 @@ static void expect_text(const char *text, size_t bytes, const char *expected)
 
 static void expect_header(const struct message *message, enum message_type type)
 {
-    bool cluster = type == MESSAGE_READY || type == MESSAGE_VIEW;
+    bool cluster = type == MESSAGE_TABLE;
 
     ck_assert_int_eq(message->type, type);
     ck_assert_uint_eq(message->group, cluster ? MESSAGE_NO_GROUP : 1);
@@ -135,7 +133,7 @@ START_TEST(test_every_type_has_a_vector_that_is_its_only_encoding)
     uint8_t data[MESSAGE_MAX];
     size_t bytes = from_hex(vectors[_i].hex, data);
 
-    ck_assert_uint_eq(VECTORS, MESSAGE_POSITION);
+    ck_assert_uint_eq(VECTORS, MESSAGE_STABLE);
     ck_assert_int_eq(vectors[_i].type, _i + 1);
     decoded(vectors[_i].type, data);
     ck_assert_int_eq(decode(data, bytes), COVEY_OK);
@@ -221,12 +219,10 @@ START_TEST(test_reason_fields)
 }
 END_TEST
 
-START_TEST(test_seal_order_and_view_fields)
+START_TEST(test_seal_order_and_table_fields)
 {
     uint8_t data[MESSAGE_MAX];
     struct message message = decoded(MESSAGE_SEAL, data);
-    uint64_t incarnation;
-    uint16_t id;
 
     ck_assert_uint_eq(message.digest, UINT64_C(0x0123456789abcdef));
     message = decoded(MESSAGE_ORDER, data);
@@ -235,15 +231,14 @@ START_TEST(test_seal_order_and_view_fields)
     message = decoded(MESSAGE_ORDERED, data);
     ck_assert_uint_eq(message.order.kind, ORDER_COMMIT);
     ck_assert_uint_eq(message.order.position, UINT64_C(0x100000004));
-    message = decoded(MESSAGE_VIEW, data);
-    ck_assert_uint_eq(message.view.number, 1);
-    ck_assert_uint_eq(message.view.epoch, UINT64_C(0x1122334455667788));
-    message_view_member(&message.view, 0, &id, &incarnation);
-    ck_assert_uint_eq(id, 0);
-    ck_assert_uint_eq(incarnation, UINT64_C(0x8000000000000001));
-    message_view_member(&message.view, 1, &id, &incarnation);
-    ck_assert_uint_eq(id, 65535);
-    ck_assert_uint_eq(incarnation, 2);
+    ck_assert_uint_eq(message.order.view, 3);
+    message = decoded(MESSAGE_STABLE, data);
+    ck_assert_uint_eq(message.view, 3);
+    message = decoded(MESSAGE_TABLE, data);
+    ck_assert_uint_eq(message.table.address, UINT64_C(0x7ffffffff000));
+    ck_assert_uint_eq(message.table.key, UINT64_C(0x1122334455667788));
+    ck_assert_uint_eq(message.table.row_bytes, 0x240);
+    ck_assert_uint_eq(message.table.slot, 7);
 }
 END_TEST
 
@@ -282,7 +277,7 @@ START_TEST(test_shorter_body_is_refused_unless_its_text_is_shorter)
     if (vectors[_i].type == MESSAGE_REFUSE || vectors[_i].type == MESSAGE_CANCEL)
         shortest = 24;
     else if (vectors[_i].type == MESSAGE_ORDER)
-        shortest = 26;
+        shortest = 34;
     for (size_t i = 0; i < bytes; i++) {
         set_length(data, i);
         ck_assert_int_eq(decode(data, i), i < shortest ? COVEY_PROTOCOL : COVEY_OK);
@@ -326,7 +321,7 @@ static const struct {
     {MESSAGE_ACCEPT, 0, "ff", "type 255"},
     {MESSAGE_ACCEPT, 1, "01", "byte 1 is not 0"},
     {MESSAGE_ACCEPT, 2, "ffff", "a group's message without a group"},
-    {MESSAGE_READY, 2, "0000", "the cluster's message with a group"},
+    {MESSAGE_TABLE, 2, "0000", "the cluster's message with a group"},
     {MESSAGE_ACCEPT, 4, "11000000", "length past the end"},
     {MESSAGE_ACCEPT, 4, "0f000000", "length before the end"},
     {MESSAGE_OFFER, 32, "0000000000000000", "blocks of no bytes"},
@@ -366,15 +361,12 @@ static const struct {
     {MESSAGE_REFUSE, 20, "00000100", "a culprit that can be no id"},
     {MESSAGE_REFUSE, 25, "00", "a NUL in the text"},
     {MESSAGE_ORDER, 16, "0100000000000000", "asked for with a place"},
-    {MESSAGE_ORDER, 24, "00", "unknown kind"},
-    {MESSAGE_ORDER, 24, "03", "unknown kind"},
-    {MESSAGE_ORDER, 24, "01", "a commit with a name"},
-    {MESSAGE_ORDER, 26, "00", "a NUL in the name"},
-    {MESSAGE_ORDERED, 24, "02", "a removal of nothing"},
-    {MESSAGE_VIEW, 32, "0000", "no members"},
-    {MESSAGE_VIEW, 32, "0100", "a member that is not counted"},
-    {MESSAGE_VIEW, 32, "0300", "a member that is not there"},
-    {MESSAGE_VIEW, 44, "0000", "a member twice"},
+    {MESSAGE_ORDER, 32, "00", "unknown kind"},
+    {MESSAGE_ORDER, 32, "03", "unknown kind"},
+    {MESSAGE_ORDER, 32, "01", "a commit with a name"},
+    {MESSAGE_ORDER, 34, "00", "a NUL in the name"},
+    {MESSAGE_ORDERED, 32, "02", "a removal of nothing"},
+    {MESSAGE_TABLE, 32, "ffffffffffffffff", "a row that runs past the last address"},
 };
 #define DAMAGES (sizeof(damages) / sizeof(damages[0]))
 
@@ -392,7 +384,7 @@ START_TEST(test_refused_message_leaves_the_output_alone)
 {
     struct message message, before;
     uint8_t data[MESSAGE_MAX];
-    size_t bytes = from_hex(vector_of(MESSAGE_VIEW)->hex, data);
+    size_t bytes = from_hex(vector_of(MESSAGE_TABLE)->hex, data);
 
     memset(&message, 0xa5, sizeof(message));
     before = message;
@@ -405,16 +397,18 @@ END_TEST
 START_TEST(test_too_many_members_or_bytes_are_refused)
 {
     static uint8_t data[MESSAGE_MAX + 1];
-    size_t bytes = from_hex(vector_of(MESSAGE_VIEW)->hex, data);
+    size_t bytes = from_hex(vector_of(MESSAGE_OFFER)->hex, data);
 
     for (uint16_t id = 0; id < 1025; id++)
-        bytes = 34 + (size_t)(id + 1) * message_put_member(data + 34 + (size_t)id * 10, id, 1);
-    from_hex("0104", data + 32);
-    set_length(data, bytes);
-    ck_assert_int_eq(decode(data, bytes), COVEY_PROTOCOL);
-    from_hex("0004", data + 32);
-    set_length(data, bytes - 10);
-    ck_assert_int_eq(decode(data, bytes - 10), COVEY_OK);
+        bytes = 48 + (size_t)(id + 1) * message_put_id(data + 48 + (size_t)id * 2, id);
+    memcpy(data + bytes, "mdl1", 4);
+    from_hex("0104", data + 42);
+    set_length(data, bytes + 4);
+    ck_assert_int_eq(decode(data, bytes + 4), COVEY_PROTOCOL);
+    memcpy(data + bytes - 2, "mdl1", 4);
+    from_hex("0004", data + 42);
+    set_length(data, bytes + 2);
+    ck_assert_int_eq(decode(data, bytes + 2), COVEY_OK);
 
     from_hex(vector_of(MESSAGE_REFUSE)->hex, data);
     memset(data + 24, 'x', sizeof(data) - 24);
@@ -532,7 +526,7 @@ END_TEST
 START_TEST(test_names_of_types)
 {
     ck_assert_str_eq(message_name(MESSAGE_OFFER), "offer");
-    ck_assert_str_eq(message_name(MESSAGE_VIEW), "view");
+    ck_assert_str_eq(message_name(MESSAGE_STABLE), "stable");
     ck_assert_str_eq(message_name(0), "unknown");
     ck_assert_str_eq(message_name(255), "unknown");
 }
@@ -540,7 +534,7 @@ END_TEST
 
 SUITE_MAIN("message", 60, SUITE_LOOP(test_every_type_has_a_vector_that_is_its_only_encoding, VECTORS),
            SUITE_TEST(test_offer_fields), SUITE_TEST(test_manifest_fields), SUITE_TEST(test_grant_fields),
-           SUITE_TEST(test_reason_fields), SUITE_TEST(test_seal_order_and_view_fields),
+           SUITE_TEST(test_reason_fields), SUITE_TEST(test_seal_order_and_table_fields),
            SUITE_TEST(test_immediate_layout), SUITE_LOOP(test_cut_at_every_byte_is_refused, VECTORS),
            SUITE_LOOP(test_shorter_body_is_refused_unless_its_text_is_shorter, VECTORS),
            SUITE_LOOP(test_mutations_are_refused_or_mean_something_else, VECTORS),
