@@ -100,17 +100,21 @@ cluster_covey() { # cluster_covey I ARGUMENT...
     "$covey" -s "$cluster_folder/n$i.sock" "$@"
 }
 
+cluster_is_whole() { # cluster_is_whole I: node I runs in a view of all
+    cluster_covey "$1" --json view 2>/dev/null | grep -q "\"state\":\"running\".*\"size\":$cluster_size,"
+}
+
 cluster_wait() { # cluster_wait SECONDS
     local i end=$((SECONDS + $1))
     for ((i = 0; i < cluster_size; i++)); do
-        until cluster_covey $i view >/dev/null 2>&1; do
+        until cluster_is_whole $i; do
             if ! kill -0 "${cluster_pids[i]}" 2>/dev/null; then
                 echo "node n$i ended:" >&2
                 tail -n 5 "$cluster_folder/n$i.log" >&2
                 return 1
             fi
             if ((SECONDS >= end)); then
-                echo "no view after $1 s; node n$i says:" >&2
+                echo "no view of all after $1 s; node n$i says:" >&2
                 tail -n 5 "$cluster_folder/n$i.log" >&2
                 return 1
             fi
