@@ -20,12 +20,23 @@
 
 #define WAIT_SECONDS 60
 
-/* Runs on the node's callback thread, in the same order at every member. */
+static void show(const struct covey_object *object)
+{
+    struct covey_buffer buffer;
+
+    if (covey_object_buffer(object, 0, &buffer) == 0)
+        printf("version %llu: %.*s\n", (unsigned long long)covey_object_version(object), (int)buffer.bytes,
+               (const char *)buffer.base);
+}
+
+/* Runs on the node's callback thread, in the same order at every member. The object is pinned meanwhile. */
 static void object_delivered(void *context, struct covey_group *group, struct covey_object *object)
 {
     (void)group;
-    if (strcmp(covey_object_name(object), "greeting") == 0)
-        sem_post(context);
+    if (strcmp(covey_object_name(object), "greeting") != 0)
+        return;
+    show(object);
+    sem_post(context);
 }
 
 static int await(sem_t *semaphore)
@@ -53,22 +64,6 @@ static int put(struct covey_group *group, char *text)
     return error;
 }
 
-static int show(struct covey_group *group)
-{
-    struct covey_object *object;
-    struct covey_buffer buffer;
-    int error = covey_get(group, "greeting", 0, &object);
-
-    if (error != 0)
-        return error;
-    error = covey_object_buffer(object, 0, &buffer);
-    if (error == 0)
-        printf("version %llu: %.*s\n", (unsigned long long)covey_object_version(object), (int)buffer.bytes,
-               (const char *)buffer.base);
-    covey_object_release(object);
-    return error;
-}
-
 static int take_part(struct covey_node *node, const char *group_name, char *text)
 {
     const struct covey_group_callbacks callbacks = {.on_object = object_delivered};
@@ -84,8 +79,6 @@ static int take_part(struct covey_node *node, const char *group_name, char *text
         error = put(group, text);
     if (error == 0)
         error = await(&delivered);
-    if (error == 0)
-        error = show(group);
     return error;
 }
 
