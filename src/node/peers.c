@@ -16,6 +16,7 @@
 
 _Static_assert(HANDSHAKE_PARTS == OPTIONS_PARTS, "a digest of each part goes into the handshake");
 _Static_assert(HANDSHAKE_NAME_MAX == COVEY_NAME_MAX, "names fit into the handshake");
+_Static_assert(HANDSHAKE_LISTEN_BYTES == TCP_ADDRESS_BYTES, "an address goes into the handshake");
 
 static const struct peers_timing default_timing = {
     .connect = 5000,
@@ -58,6 +59,7 @@ struct entry *entry_find(const struct peers *peers, uint32_t id)
 /* Without its timer yet. */
 static struct entry *entry_new(struct peers *peers, uint32_t id, const char *name, const char *address)
 {
+    const struct node_options *options = options_node(peers->options, id);
     size_t index = entry_index(peers, id);
     struct entry *entry = calloc(1, sizeof(*entry));
 
@@ -66,7 +68,12 @@ static struct entry *entry_new(struct peers *peers, uint32_t id, const char *nam
         return NULL;
     entry->peers = peers;
     entry->peer.id = id;
-    entry->peer.options = options_node(peers->options, id);
+    entry->peer.options = options;
+    if (options != NULL) {
+        entry->peer.sockaddr = options->sockaddr;
+        entry->peer.sockaddr_bytes = options->sockaddr_bytes;
+        entry->wanted = true;
+    }
     snprintf(entry->peer.name, sizeof(entry->peer.name), "%s", name);
     snprintf(entry->peer.address, sizeof(entry->peer.address), "%s", address);
     snprintf(entry->peer.problem, sizeof(entry->peer.problem), "%s (%s) has not connected yet", name,
@@ -95,6 +102,15 @@ struct entry *entry_add(struct peers *peers, uint32_t id, const char *name, cons
     return entry;
 }
 
+void entry_describe(struct entry *entry, const struct handshake_identity *peer)
+{
+    if (entry->peer.options != NULL)
+        return;
+    memcpy(entry->peer.name, peer->name, sizeof(peer->name));
+    memcpy(entry->peer.address, peer->address, sizeof(peer->address));
+    tcp_decode_address(peer->listen, &entry->peer.sockaddr, &entry->peer.sockaddr_bytes);
+}
+
 size_t peers_count(const struct peers *peers)
 {
     return peers != NULL ? peers->count : 0;
@@ -111,6 +127,42 @@ struct peer *peers_find(const struct peers *peers, uint32_t id)
     struct entry *entry = peers != NULL ? entry_find(peers, id) : NULL;
 
     return entry != NULL ? &entry->peer : NULL;
+}
+
+int peers_learn(struct peers *peers, uint32_t id, const struct sockaddr_storage *address, socklen_t bytes,
+                struct fail *fail)
+{
+    struct entry *entry = entry_find(peers, id);
+    char name[32], host[TCP_HOST_MAX];
+
+    if (peers->closing || id == peers->options->self.id || options_node(peers->options, id) != NULL)
+        return COVEY_OK;
+    if (entry == NULL) {
+        if (peers->count + 1 >= COVEY_MEMBERS_MAX)
+            return fail_set(fail, COVEY_BUSY, "node %u is one more than fit into a cluster", id);
+        snprintf(name, sizeof(name), "node %u", id);
+        tcp_host_text(address, host);
+        entry = entry_add(peers, id, name, host);
+        if (entry == NULL)
+            return fail_set(fail, COVEY_NO_MEMORY, "out of memory for node %u", id);
+    }
+    entry->peer.sockaddr = *address;
+    entry->peer.sockaddr_bytes = bytes;
+    entry->wanted = true;
+    if (!uv_is_active((uv_handle_t *)&entry->retry))
+        dial_again(entry);
+    return COVEY_OK;
+}
+
+void peers_forget(struct peers *peers, struct peer *peer)
+{
+    struct entry *entry = (struct entry *)peer;
+
+    assert(entry->peers == peers);
+    if (peer->options != NULL || peers->closing)
+        return;
+    entry->wanted = false;
+    uv_timer_stop(&entry->retry);
 }
 
 void peers_disconnect(struct peers *peers, struct peer *peer, int error, const char *text)
@@ -187,6 +239,7 @@ static int fill_local(struct peers *peers, uint64_t incarnation, struct fail *fa
     snprintf(self->name, sizeof(self->name), "%s", options->self.name);
     snprintf(self->address, sizeof(self->address), "%s", options->self.address);
     snprintf(self->provider, sizeof(self->provider), "%s", fabric_provider(peers->fabric));
+    tcp_encode_address(&options->self.sockaddr, self->listen);
     self->fabric_address_bytes = fabric_address(peers->fabric, self->fabric_address);
     for (int i = 0; i < OPTIONS_PARTS; i++) {
         self->parts[i] = options_part_digest(options, (enum options_part)i);

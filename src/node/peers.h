@@ -4,8 +4,8 @@
 
 /* The other nodes: find them, prove who is who, join them by fabric links, notice when they go.
  *
- * Every node listens on its one configured TCP address. Of two nodes one dials: the one that is not in the
- * list, else the one with the higher id. On the connection both prove knowledge of the cluster's secret
+ * Every node listens on its one configured TCP address. Of two nodes one dials: the elastic one (not in the
+ * list), else the one with the higher id. On the connection both prove knowledge of the cluster's secret
  * before anything else is parsed, and compare protocol version, cluster, configuration and ids
  * (src/wire/handshake.h); in the sealed part each gives its incarnation, its fabric address and tokens for
  * the two lanes. The dialer then makes both fabric links. A peer is up when both lanes are; the TCP
@@ -34,6 +34,8 @@ struct peer {
     const struct node_options *options; /* of the list; NULL for an elastic node */
     char name[COVEY_NAME_MAX + 1];
     char address[COVEY_NAME_MAX + 1];
+    struct sockaddr_storage sockaddr; /* where it listens */
+    socklen_t sockaddr_bytes;
     uint64_t incarnation; /* 0 until it was up once */
     bool up;
     struct fabric_link *links[FABRIC_LANES]; /* valid while up */
@@ -59,6 +61,15 @@ struct peers_callbacks {
 int peers_open(uv_loop_t *loop, const struct covey_options *options, uint64_t incarnation,
                struct fabric *fabric, const struct log *log, const struct peers_callbacks *callbacks,
                void *context, struct peers **peers, struct fail *fail);
+
+/* An elastic node listens there, as another member says: look for it, if it is this node that dials. Elastic
+ * nodes know the list and each of them dials all of it; of each other they know by their members only.
+ * Nothing new about a peer that is known there. COVEY_BUSY if no more nodes fit. */
+int peers_learn(struct peers *peers, uint32_t id, const struct sockaddr_storage *address, socklen_t bytes,
+                struct fail *fail);
+
+/* An elastic node is a member no more: do not dial it until it is learned again. */
+void peers_forget(struct peers *peers, struct peer *peer);
 
 /* Feed the fabric's events: call for each event of fabric_poll(). Calls back up, down, event. Poll and arm
  * the fabric in every turn of the loop before it sleeps: links are closed by timers and sockets too. */

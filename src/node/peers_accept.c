@@ -177,7 +177,7 @@ static struct entry *meant(const struct conn *conn)
     entry = entry_find(conn->peers, id);
     if (entry == NULL || handshake_proven(conn->handshake))
         return entry;
-    if (entry->peer.options == NULL || !tcp_same_host(&entry->peer.options->sockaddr, &conn->remote))
+    if (entry->peer.options == NULL || !tcp_same_host(&entry->peer.sockaddr, &conn->remote))
         return NULL;
     return entry;
 }
@@ -215,6 +215,8 @@ static int admit_elastic(const struct peers *peers, const struct handshake_ident
     const struct handshake_identity *self = &peers->local.self;
     const struct node_options *listed = options_node(peers->options, peer->id);
     const struct peer *named = find_name(peers, peer->name);
+    struct sockaddr_storage listens;
+    socklen_t bytes;
 
     if (listed != NULL)
         return fail_set(fail, COVEY_PEER_CONFIG,
@@ -226,6 +228,8 @@ static int admit_elastic(const struct peers *peers, const struct handshake_ident
     if (entry_find(peers, peer->id) == NULL && peers->count + 1 >= COVEY_MEMBERS_MAX)
         return fail_set(fail, COVEY_BUSY, "%s knows %d nodes already, and no more fit into a cluster",
                         self->name, COVEY_MEMBERS_MAX);
+    if (!tcp_decode_address(peer->listen, &listens, &bytes))
+        return fail_set(fail, COVEY_PROTOCOL, "%s says that it listens at no address", peer->name);
     return COVEY_OK;
 }
 
@@ -264,6 +268,7 @@ static void accept_take(struct conn *conn)
     struct fail fail;
 
     conn->entry->current = conn;
+    entry_describe(conn->entry, handshake_peer(conn->handshake));
     if (links_expect(conn, &fail) != COVEY_OK) {
         accept_refuse(conn, fail.code, "%s cannot take a link: %s", conn->peers->local.self.name, fail.text);
         return;

@@ -262,22 +262,25 @@ static void conn_flush(struct conn *conn)
     conn_watch(conn);
 }
 
+/* Sent in the next turn, with others that come in this one. */
 void conn_signal(struct conn *conn, enum signal signal)
 {
     if (conn->out_bytes == sizeof(conn->out))
         return; /* a peer that asks without end and does not read the answers */
     conn->out[conn->out_bytes++] = (uint8_t)signal;
-    conn_flush(conn);
+    conn_watch(conn);
 }
 
 static void conn_judge(struct conn *conn)
 {
     conn->incarnation = handshake_peer(conn->handshake)->incarnation;
     accept_resume(conn->peers);
-    if (conn->role == HANDSHAKE_DIALER)
-        handshake_verdict(conn->handshake, COVEY_OK, "");
-    else
+    if (conn->role == HANDSHAKE_ACCEPTOR) {
         accept_judge(conn);
+        return;
+    }
+    entry_describe(conn->entry, handshake_peer(conn->handshake));
+    handshake_verdict(conn->handshake, COVEY_OK, "");
 }
 
 static void conn_agreed(struct conn *conn)
@@ -289,6 +292,15 @@ static void conn_agreed(struct conn *conn)
     links_check(conn);
 }
 
+/* The peer's own verdict is worth a moment: it may say the same, or more. */
+static void conn_hurry(struct conn *conn)
+{
+    uint32_t linger = conn->peers->timing.linger;
+
+    if (uv_timer_get_due_in(&conn->timer) > linger)
+        conn_set_state(conn, conn->state, linger);
+}
+
 void conn_progress(struct conn *conn)
 {
     if (conn->state == CONN_HANDSHAKE && handshake_state(conn->handshake) == HANDSHAKE_JUDGE)
@@ -298,7 +310,9 @@ void conn_progress(struct conn *conn)
     conn->out_bytes +=
         handshake_give(conn->handshake, conn->out + conn->out_bytes, sizeof(conn->out) - conn->out_bytes);
     conn_flush(conn);
-    if (handshake_state(conn->handshake) == HANDSHAKE_FAILED)
+    if (handshake_state(conn->handshake) == HANDSHAKE_REFUSED)
+        conn_hurry(conn);
+    else if (handshake_state(conn->handshake) == HANDSHAKE_FAILED)
         conn_refused(conn);
     else if (handshake_state(conn->handshake) == HANDSHAKE_DONE)
         conn_agreed(conn);

@@ -57,9 +57,9 @@ static void dial_failed(struct entry *entry, int error)
 static void dial(struct entry *entry, bool knock)
 {
     struct peers *peers = entry->peers;
-    const struct node_options *node = entry->peer.options;
+    const struct peer *peer = &entry->peer;
     struct conn *conn;
-    int fd, result = tcp_connect(&peers->options->self.sockaddr, &node->sockaddr, node->sockaddr_bytes, &fd);
+    int fd, result = tcp_connect(&peers->options->self.sockaddr, &peer->sockaddr, peer->sockaddr_bytes, &fd);
 
     if (result != 0) {
         dial_failed(entry, -result);
@@ -72,7 +72,7 @@ static void dial(struct entry *entry, bool knock)
     }
     conn->entry = entry;
     conn->knock = knock;
-    conn->remote = node->sockaddr;
+    conn->remote = peer->sockaddr;
     if (knock)
         entry->knock = conn;
     else
@@ -109,11 +109,11 @@ void dial_again(struct entry *entry)
 {
     struct peers *peers = entry->peers;
 
-    if (peers->closing || entry->peer.options == NULL || entry->current != NULL || entry->successor != NULL)
+    if (peers->closing || !entry->wanted || entry->current != NULL || entry->successor != NULL)
         return;
     if (entry_is_ours(entry))
         dial_schedule(entry, next_backoff_ms(entry));
-    else
+    else if (entry->peer.options != NULL)
         dial_schedule(entry, peers->timing.knock + rng_below(&peers->rng, peers->timing.knock / 2 + 1));
 }
 

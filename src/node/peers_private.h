@@ -101,6 +101,7 @@ struct entry {
     struct conn *current;   /* dialed, or accepted: the one that is or becomes the peer */
     struct conn *successor; /* parked until `current` has ended */
     struct conn *knock;
+    bool wanted; /* it is, or may become, a member: look for it */
     uv_timer_t retry;
     uint32_t backoff_ms;
     uint64_t up_since_ns;
@@ -146,6 +147,8 @@ struct peers {
 struct entry *entry_find(const struct peers *peers, uint32_t id);
 /* Add an elastic node; NULL without memory. */
 struct entry *entry_add(struct peers *peers, uint32_t id, const char *name, const char *address);
+/* What an elastic node has proved to be, and where it listens. */
+void entry_describe(struct entry *entry, const struct handshake_identity *peer);
 /* Why the peer is not up: a text to follow its name. Logged when it differs from what was known. */
 void entry_problem(struct entry *entry, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -206,6 +206,48 @@ bool tcp_same_host(const struct sockaddr_storage *a, const struct sockaddr_stora
            ((const struct sockaddr_in *)b)->sin_addr.s_addr;
 }
 
+void tcp_encode_address(const struct sockaddr_storage *address, uint8_t out[TCP_ADDRESS_BYTES])
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+
+    memset(out, 0, TCP_ADDRESS_BYTES);
+    if (address->ss_family == AF_INET6) {
+        out[0] = 6;
+        memcpy(out + 2, &in6->sin6_port, 2);
+        memcpy(out + 4, &in6->sin6_addr, 16);
+    } else {
+        out[0] = 4;
+        memcpy(out + 2, &in->sin_port, 2);
+        memcpy(out + 4, &in->sin_addr, 4);
+    }
+}
+
+bool tcp_decode_address(const uint8_t in[TCP_ADDRESS_BYTES], struct sockaddr_storage *address,
+                        socklen_t *bytes)
+{
+    struct sockaddr_storage decoded = {0};
+    uint8_t again[TCP_ADDRESS_BYTES];
+
+    if (in[0] == 6) {
+        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&decoded;
+        in6->sin6_family = AF_INET6;
+        memcpy(&in6->sin6_port, in + 2, 2);
+        memcpy(&in6->sin6_addr, in + 4, 16);
+    } else {
+        struct sockaddr_in *in4 = (struct sockaddr_in *)&decoded;
+        in4->sin_family = AF_INET;
+        memcpy(&in4->sin_port, in + 2, 2);
+        memcpy(&in4->sin_addr, in + 4, 4);
+    }
+    tcp_encode_address(&decoded, again);
+    if (memcmp(again, in, TCP_ADDRESS_BYTES) != 0 || (in[2] | in[3]) == 0)
+        return false;
+    *address = decoded;
+    *bytes = in[0] == 6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    return true;
+}
+
 void tcp_host_text(const struct sockaddr_storage *address, char text[TCP_HOST_MAX])
 {
     const void *host = address->ss_family == AF_INET6

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -38,6 +39,20 @@ ssize_t tcp_send(int fd, const void *data, size_t bytes);
 ssize_t tcp_receive(int fd, void *data, size_t bytes);
 
 bool tcp_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+
+/* An address and its port in 24 bytes, the same at every node:
+ *
+ *     0        1        2                 4                                    20                24
+ *     +--------+--------+-----------------+---------------- ... --------------+-----------------+
+ *     | 4 or 6 | 0      | port, big-endian| host: 4 bytes and zeros, or 16    | 0               |
+ *     +--------+--------+-----------------+---------------- ... --------------+-----------------+
+ *
+ * tcp_decode_address() returns false, and writes nothing, if the bytes are none. A scope is not carried: it
+ * means something on its own host only. */
+#define TCP_ADDRESS_BYTES 24
+void tcp_encode_address(const struct sockaddr_storage *address, uint8_t out[TCP_ADDRESS_BYTES]);
+bool tcp_decode_address(const uint8_t in[TCP_ADDRESS_BYTES], struct sockaddr_storage *address,
+                        socklen_t *bytes);
 
 /* "10.0.0.1", "2001:db8::1". */
 void tcp_host_text(const struct sockaddr_storage *address, char text[TCP_HOST_MAX]);

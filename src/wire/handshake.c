@@ -17,7 +17,7 @@
 #define BODY_PLAIN    (HANDSHAKE_BODY_BYTES - TAG_BYTES)
 #define VERDICT_PLAIN (HANDSHAKE_VERDICT_BYTES - TAG_BYTES)
 #define VERDICT_TEXT  (VERDICT_PLAIN - 4)
-#define BODY_RESERVED 56
+#define BODY_RESERVED 32
 
 /* Numbers of the sealed frames of a direction: their nonces. */
 enum frame { FRAME_BODY, FRAME_VERDICT };
@@ -247,6 +247,7 @@ static void send_body(struct handshake *handshake)
     put_text(&out, self->cluster, sizeof(self->cluster));
     put_text(&out, self->name, sizeof(self->name));
     put_text(&out, self->address, sizeof(self->address));
+    bytes_put(&out, self->listen, HANDSHAKE_LISTEN_BYTES);
     assert(out.used + BODY_RESERVED == sizeof(plain));
     seal(handshake, FRAME_BODY, plain, sizeof(plain));
 }
@@ -273,6 +274,7 @@ static bool take_identity(const uint8_t *plain, struct handshake_identity *peer)
         !take_text(&in, sizeof(peer->name), peer->name) ||
         !take_text(&in, sizeof(peer->address), peer->address))
         return false;
+    memcpy(peer->listen, bytes_take(&in, HANDSHAKE_LISTEN_BYTES), HANDSHAKE_LISTEN_BYTES);
     reserved = bytes_take(&in, BODY_RESERVED);
     assert(bytes_done(&in));
     return elastic <= 1 && zero == 0 && peer->incarnation != 0 &&
@@ -416,7 +418,8 @@ void handshake_verdict(struct handshake *handshake, int code, const char *text)
     uint8_t plain[VERDICT_PLAIN];
     struct bytes_writer out = bytes_write(plain, sizeof(plain));
 
-    assert(handshake->state == HANDSHAKE_JUDGE && code <= 0);
+    assert(handshake->state == HANDSHAKE_JUDGE);
+    assert(code == 0 || (code < 0 && text[0] != '\0'));
     bytes_put_u32(&out, (uint32_t)code);
     memset(plain + out.used, 0, VERDICT_TEXT);
     if (code != 0)
@@ -446,7 +449,7 @@ static void step_verdict(struct handshake *handshake)
         return;
     }
     code = (int32_t)bytes_take_u32(&in);
-    if (!take_text(&in, sizeof(text), text) || code > 0 ||
+    if (!take_text(&in, sizeof(text), text) || code > 0 || (code == 0) != (text[0] == '\0') ||
         name_check_printable(text, strlen(text), &fail) != COVEY_OK) {
         fail_set(&handshake->fail, COVEY_PROTOCOL, "knows the secret but gives no sensible answer");
         failed(handshake);

@@ -49,6 +49,7 @@
 #define HANDSHAKE_NONCE_BYTES   32
 #define HANDSHAKE_TOKEN_BYTES   32
 #define HANDSHAKE_ADDRESS_MAX   128 /* bytes of a fabric address */
+#define HANDSHAKE_LISTEN_BYTES  24  /* of the address that a node listens at */
 #define HANDSHAKE_NAME_MAX      255
 #define HANDSHAKE_PROVIDER_MAX  31
 #define HANDSHAKE_PARTS         3
@@ -71,6 +72,7 @@ struct handshake_identity {
     char cluster[HANDSHAKE_NAME_MAX + 1];
     char name[HANDSHAKE_NAME_MAX + 1];
     char address[HANDSHAKE_NAME_MAX + 1];      /* as configured: host:port */
+    uint8_t listen[HANDSHAKE_LISTEN_BYTES];    /* the same, resolved; opaque here */
     uint64_t parts[HANDSHAKE_PARTS];           /* digests of the configuration's parts */
     char provider[HANDSHAKE_PROVIDER_MAX + 1]; /* of the fabric */
     uint8_t fabric_address[HANDSHAKE_ADDRESS_MAX];

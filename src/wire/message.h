@@ -11,8 +11,9 @@
  *     +--------+--------+----------------+--------------------------------+--------------------------------+
  *     | body, by type ...
  *
- * `group` is the group's index in the configuration, which all nodes of a cluster share; READY and VIEW are
- * the cluster's and have MESSAGE_NO_GROUP. `session` is (root's node id << 48 | sequence).
+ * `group` is the group's index in the configuration, which all nodes of a cluster share; TABLE is the
+ * cluster's and has MESSAGE_NO_GROUP. `session` is (root's node id << 48 | sequence), or a position of the
+ * group's order.
  *
  * message_decode() checks every length and every range that can be checked without knowing the receiver's
  * state; a message that fails is COVEY_PROTOCOL and changes nothing. Decoded strings and arrays point into

@@ -15,6 +15,7 @@
 
 #include "node/tcp.h"
 #include "tests/lib/fake_fabric.h"
+#include "tests/lib/handshake_forge.h"
 #include "tests/lib/peers_lab.h"
 #include "tests/lib/suite.h"
 
@@ -335,6 +336,110 @@ START_TEST(test_elastic_node_dials_all)
 }
 END_TEST
 
+/* Elastic nodes know of each other by what members say; the one with the higher id dials. */
+START_TEST(test_elastic_nodes_learn_of_each_other)
+{
+    struct lab *lab = lab_new(2);
+    struct lab_node *low = add_elastic(lab, 2, 8), *high = add_elastic(lab, 3, 9);
+    struct node_options *low_self = &low->options.self, *high_self = &high->options.self;
+    struct peer *peer;
+    struct fail fail;
+
+    lab_open(lab);
+    lab_node_open(low);
+    lab_node_open(high);
+    LAB_WAIT(lab, lab_is_up(&lab->nodes[0], 8) && lab_is_up(&lab->nodes[0], 9));
+    ck_assert_ptr_null(peers_find(high->peers, 8));
+    peer = peers_find(lab->nodes[0].peers, 8); /* where a listed node knows it to listen */
+    ck_assert_mem_eq(&peer->sockaddr, &low_self->sockaddr, low_self->sockaddr_bytes);
+    ck_assert_int_eq(peers_learn(high->peers, 8, &peer->sockaddr, peer->sockaddr_bytes, &fail), COVEY_OK);
+    ck_assert_int_eq(peers_learn(low->peers, 9, &high_self->sockaddr, high_self->sockaddr_bytes, &fail),
+                     COVEY_OK);
+    LAB_WAIT(lab, lab_is_up(low, 9) && lab_is_up(high, 8));
+    ck_assert_str_eq(peers_find(high->peers, 8)->name, "n8");
+    ck_assert_str_eq(peers_find(high->peers, 8)->address, low_self->address);
+
+    peers_forget(high->peers, peers_find(high->peers, 8));
+    lab_node_close(low);
+    LAB_WAIT(lab, !lab_is_up(high, 8));
+    ck_assert(!uv_is_active((uv_handle_t *)&((struct entry *)peers_find(high->peers, 8))->retry));
+    low->ups = low->downs = 0;
+    lab_node_open(low);
+    ck_assert_int_eq(peers_learn(high->peers, 8, &low_self->sockaddr, low_self->sockaddr_bytes, &fail),
+                     COVEY_OK);
+    LAB_WAIT(lab, lab_is_up(high, 8));
+    lab_free(lab);
+}
+END_TEST
+
+/* What is known already, or is this node itself, needs no learning. */
+START_TEST(test_learning_of_a_listed_node_changes_nothing)
+{
+    struct lab *lab = lab_new(2);
+    struct node_options *other = &lab->nodes[1].options.self;
+    struct sockaddr_storage elsewhere = other->sockaddr;
+    struct lab_node *node = &lab->nodes[0];
+    struct fail fail;
+
+    lab_node_open(node);
+    ((struct sockaddr_in *)&elsewhere)->sin_port = htons(9);
+    for (uint32_t id = 0; id < 2; id++)
+        ck_assert_int_eq(peers_learn(node->peers, id, &elsewhere, other->sockaddr_bytes, &fail), COVEY_OK);
+    ck_assert_uint_eq(peers_count(node->peers), 1);
+    ck_assert_mem_eq(&peers_find(node->peers, 1)->sockaddr, &other->sockaddr, other->sockaddr_bytes);
+    peers_forget(node->peers, peers_find(node->peers, 1));
+    lab_node_open(&lab->nodes[1]);
+    LAB_WAIT(lab, lab_all_up(lab));
+    lab_free(lab);
+}
+END_TEST
+
+START_TEST(test_no_more_nodes_than_fit_are_known)
+{
+    struct lab *lab = lab_new(1);
+    struct lab_node *node = &lab->nodes[0];
+    struct node_options *self = &node->options.self;
+    struct fail fail;
+
+    lab_node_open(node);
+    for (uint32_t id = 1; id < COVEY_MEMBERS_MAX; id++)
+        ck_assert_int_eq(peers_learn(node->peers, 2000 - id, &self->sockaddr, self->sockaddr_bytes, &fail),
+                         COVEY_OK);
+    ck_assert_int_eq(peers_learn(node->peers, 5000, &self->sockaddr, self->sockaddr_bytes, &fail),
+                     COVEY_BUSY);
+    ck_assert_uint_eq(peers_count(node->peers), COVEY_MEMBERS_MAX - 1);
+    for (size_t i = 1; i < peers_count(node->peers); i++)
+        ck_assert_uint_lt(peers_at(node->peers, i - 1)->id, peers_at(node->peers, i)->id);
+    lab_free(lab);
+}
+END_TEST
+
+START_TEST(test_address_survives_its_24_bytes)
+{
+    struct sockaddr_storage address = {0}, again;
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address;
+    uint8_t bytes[TCP_ADDRESS_BYTES];
+    socklen_t length;
+
+    in6->sin6_family = AF_INET6;
+    in6->sin6_addr = in6addr_loopback;
+    in6->sin6_port = htons(7400);
+    tcp_encode_address(&address, bytes);
+    ck_assert(tcp_decode_address(bytes, &again, &length));
+    ck_assert_uint_eq(length, sizeof(*in6));
+    ck_assert_mem_eq(&address, &again, sizeof(address));
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        uint8_t damaged[TCP_ADDRESS_BYTES];
+        memcpy(damaged, bytes, sizeof(bytes));
+        damaged[i] = 5;
+        /* the port and the host may be any; the rest may not */
+        ck_assert(tcp_decode_address(damaged, &again, &length) == (i >= 2 && i < 20));
+    }
+    memset(bytes + 2, 0, 2);
+    ck_assert(!tcp_decode_address(bytes, &again, &length)); /* port 0 */
+}
+END_TEST
+
 START_TEST(test_second_process_with_an_id_that_lives_is_refused)
 {
     struct lab *lab = lab_new(2);
@@ -485,6 +590,169 @@ START_TEST(test_connection_that_waits_in_vain_is_refused)
     ck_assert_int_eq(peers_find(lab->nodes[1].peers, 0)->problem_code, COVEY_BUSY);
     fake_fabric_hold(node->fabric, FABRIC_DATA, false);
     LAB_WAIT(lab, lab_all_up(lab));
+    lab_free(lab);
+}
+END_TEST
+
+/* --- A peer that knows the secret, and misbehaves ---------------------------------------------------------
+ */
+
+static bool receive_more(int fd, uint8_t *data, size_t bytes, size_t *got)
+{
+    ssize_t count = recv(fd, data + *got, bytes - *got, MSG_DONTWAIT);
+
+    *got += count > 0 ? (size_t)count : 0;
+    return *got == bytes;
+}
+
+static void send_exactly(int fd, const uint8_t *data, size_t bytes)
+{
+    ck_assert_int_eq(send(fd, data, bytes, MSG_NOSIGNAL), bytes);
+}
+
+static void send_sealed(int fd, const struct forge *forge, uint8_t number, const uint8_t *plain, size_t bytes)
+{
+    uint8_t sealed[FORGE_BODY + FORGE_TAG];
+
+    forge_seal(forge, number, plain, bytes, sealed);
+    send_exactly(fd, sealed, bytes + FORGE_TAG);
+}
+
+/* A connection that proves to be a node, with the other's configuration. */
+static int forge_node(struct lab *lab, const struct lab_node *node, uint16_t id, struct forge *forge)
+{
+    uint8_t heard[FORGE_PREFIX + FORGE_BODY + FORGE_TAG], plain[FORGE_BODY];
+    int fd = lab_connect(node);
+    size_t got = 0;
+
+    forge_init(forge, HANDSHAKE_DIALER, id, 1);
+    send_exactly(fd, forge->prefixes[0], FORGE_PREFIX);
+    LAB_WAIT(lab, receive_more(fd, heard, sizeof(heard), &got));
+    forge_keys(forge, heard, node->options.secret, node->options.secret_bytes);
+    forge_body(plain, id);
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t digest = options_part_digest(&node->options, (enum options_part)i);
+        for (size_t byte = 0; byte < 8; byte++)
+            plain[16 + 8 * i + byte] = (uint8_t)(digest >> (8 * byte));
+    }
+    send_sealed(fd, forge, 0, plain, sizeof(plain));
+    return fd;
+}
+
+/* The same, and it accepts the node: its links are expected then. */
+static int forge_friend(struct lab *lab, const struct lab_node *node, uint16_t id)
+{
+    static const uint8_t accepts[FORGE_VERDICT];
+    uint8_t heard[FORGE_VERDICT + FORGE_TAG];
+    const struct entry *entry = (const struct entry *)peers_find(node->peers, id);
+    struct forge forge;
+    size_t got = 0;
+    int fd = forge_node(lab, node, id, &forge);
+
+    send_sealed(fd, &forge, 1, accepts, sizeof(accepts));
+    LAB_WAIT(lab, receive_more(fd, heard, sizeof(heard), &got));
+    LAB_WAIT(lab, entry->current != NULL && entry->current->state == CONN_LINKING);
+    return fd;
+}
+
+START_TEST(test_peer_that_is_not_the_one_to_dial_is_refused)
+{
+    struct lab *lab = lab_new(2);
+    struct forge forge;
+    int fd;
+
+    lab_node_open(&lab->nodes[1]);
+    lab->nodes[1].peers->timing.linger = 50;
+    fd = forge_node(lab, &lab->nodes[1], 0, &forge);
+    LAB_WAIT(lab, lab_logged(&lab->nodes[1], "n0 dialed n1, but n1 is the one to dial") == 1);
+    close(fd);
+    lab_free(lab);
+}
+END_TEST
+
+START_TEST(test_peer_that_goes_on_unaccepted_is_left)
+{
+    uint8_t more[FORGE_VERDICT + FORGE_TAG + 1] = {0};
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    struct forge forge;
+    int fd;
+
+    lab_open(lab);
+    LAB_WAIT(lab, lab_all_up(lab));
+    fake_fabric_hold(node->fabric, FABRIC_DATA, true);
+    kill_node(&lab->nodes[1]); /* whose end is not known: the forged one has to wait */
+    fd = forge_node(lab, node, 1, &forge);
+    forge_seal(&forge, 1, more, FORGE_VERDICT, more);
+    send_exactly(fd, more, sizeof(more));
+    LAB_WAIT(lab, lab_logged(node, "goes on before this node has accepted it") == 1);
+    fake_fabric_hold(node->fabric, FABRIC_DATA, false);
+    LAB_WAIT(lab, lab_has_ended(fd));
+    close(fd);
+    lab_free(lab);
+}
+END_TEST
+
+START_TEST(test_peer_that_sends_nonsense_is_left)
+{
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    int fd;
+
+    lab_node_open(node);
+    fd = forge_friend(lab, node, 1);
+    send_exactly(fd, (const uint8_t *)"\x7f", 1);
+    LAB_WAIT(lab, lab_has_ended(fd));
+    ck_assert(lab_problem_has(node, 1, "broke the protocol: unknown byte 127 on its connection"));
+    ck_assert_int_eq(peers_find(node->peers, 1)->problem_code, COVEY_PROTOCOL);
+    ck_assert_uint_eq(node->downs, 0); /* it was never up */
+    close(fd);
+    lab_free(lab);
+}
+END_TEST
+
+/* Questions without end, whose answers are not read: the answers that do not fit are not kept. */
+START_TEST(test_peer_that_asks_without_end_costs_nothing)
+{
+    static uint8_t questions[1 << 16];
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    const struct conn *conn;
+    int fd, small = 4096;
+    size_t sent = 0;
+
+    memset(questions, SIGNAL_PROBE, sizeof(questions));
+    lab_node_open(node);
+    node->peers->timing.probe = 50;
+    fd = forge_friend(lab, node, 1);
+    conn = ((const struct entry *)peers_find(node->peers, 1))->current;
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+    ck_assert_int_eq(setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+    while (conn->out_bytes < sizeof(conn->out)) {
+        ssize_t count = send(fd, questions, sizeof(questions), MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent += count > 0 ? (size_t)count : 0;
+        ck_assert_uint_lt(sent, 64 << 20);
+        uv_run(&lab->loop, UV_RUN_NOWAIT);
+    }
+    lab_node_open(&lab->nodes[1]); /* the real one replaces it */
+    LAB_WAIT(lab, lab_all_up(lab));
+    close(fd);
+    lab_free(lab);
+}
+END_TEST
+
+START_TEST(test_peer_that_makes_no_links_is_left)
+{
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    int fd;
+
+    lab_node_open(node);
+    node->peers->timing.link = 50;
+    fd = forge_friend(lab, node, 1);
+    LAB_WAIT(lab, lab_has_ended(fd));
+    ck_assert(lab_problem_has(node, 1, "its fabric links did not come up in 50 ms"));
+    close(fd);
     lab_free(lab);
 }
 END_TEST
@@ -781,13 +1049,20 @@ SUITE_MAIN(
     SUITE_TEST(test_another_secret_is_told_by_both), SUITE_LOOP(test_other_configuration_is_told_by_both, 2),
     SUITE_TEST(test_other_cluster_is_told_by_both), SUITE_TEST(test_links_that_do_not_come_up_are_told),
     SUITE_TEST(test_fabric_that_cannot_take_a_link_is_told), SUITE_TEST(test_elastic_node_dials_all),
+    SUITE_TEST(test_elastic_nodes_learn_of_each_other),
+    SUITE_TEST(test_learning_of_a_listed_node_changes_nothing),
+    SUITE_TEST(test_no_more_nodes_than_fit_are_known), SUITE_TEST(test_address_survives_its_24_bytes),
     SUITE_TEST(test_second_process_with_an_id_that_lives_is_refused),
     SUITE_TEST(test_second_process_replaces_one_that_does_not_answer),
     SUITE_LOOP(test_elastic_node_with_a_listed_id_or_name_is_refused, 2),
     SUITE_TEST(test_unknown_id_is_told_by_both),
     SUITE_TEST(test_second_process_with_this_nodes_id_is_refused),
     SUITE_TEST(test_new_connection_waits_until_the_old_links_are_down),
-    SUITE_TEST(test_connection_that_waits_in_vain_is_refused), SUITE_TEST(test_ipv6_addresses),
+    SUITE_TEST(test_connection_that_waits_in_vain_is_refused),
+    SUITE_TEST(test_peer_that_is_not_the_one_to_dial_is_refused),
+    SUITE_TEST(test_peer_that_goes_on_unaccepted_is_left), SUITE_TEST(test_peer_that_sends_nonsense_is_left),
+    SUITE_TEST(test_peer_that_asks_without_end_costs_nothing),
+    SUITE_TEST(test_peer_that_makes_no_links_is_left), SUITE_TEST(test_ipv6_addresses),
     SUITE_TEST(test_port_in_use_names_the_process), SUITE_TEST(test_address_of_another_host_is_refused),
     SUITE_TEST(test_restart_listens_at_once), SUITE_TEST(test_garbage_is_told_once_and_ends),
     SUITE_TEST(test_connection_that_says_nothing_is_not_worth_a_warning),
