@@ -539,6 +539,7 @@ static void run_stats(struct covey_node *node, struct request *base)
     add(request, "view", "", node->view.number);
     add(request, "views_installed", "", counters->views);
     add(request, "wedge", "ns", counters->wedge_ns);
+    add(request, "longest_round", "ns", counters->held_ns);
     add(request, "strays", "", counters->strays);
     add(request, "peers_up", "", peers_up(node));
     add(request, "puts", "", counters->puts);

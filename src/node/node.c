@@ -265,6 +265,22 @@ static void come_back(struct covey_node *node)
         log_error(&node->log, "this node cannot join again: %s; restart it", fail.text);
 }
 
+/* Once a round; a round that takes so long that others may suspect this node is worth a line. */
+static void read_clock(struct covey_node *node)
+{
+    uint64_t now_ns = uv_hrtime(), held_ns = now_ns - node->now_ns;
+
+    if (node->now_ns != 0 && !node->slept && held_ns > node->counters.held_ns)
+        node->counters.held_ns = held_ns;
+    if (node->now_ns != 0 && !node->slept && held_ns > node->options->suspect_after_ns / 2)
+        log_warning(
+            &node->log,
+            "this node stood still for %.3g s: too little processor time, or memory that is slow to come",
+            (double)held_ns / 1e9);
+    node->slept = false;
+    node->now_ns = now_ns;
+}
+
 static void on_turn(uv_prepare_t *prepare)
 {
     struct covey_node *node = prepare->data;
@@ -272,7 +288,7 @@ static void on_turn(uv_prepare_t *prepare)
 
     node->counters.turns++;
     for (int round = 0; more && round < TURN_ROUNDS; round++) {
-        node->now_ns = uv_hrtime();
+        read_clock(node);
         node_run_requests(node);
         more = poll_fabric(node);
         members_turn(node);
@@ -285,6 +301,7 @@ static void on_turn(uv_prepare_t *prepare)
         uv_idle_start(&node->busy, on_busy);
     else
         uv_idle_stop(&node->busy);
+    node->slept = true;
 }
 
 static void on_fabric(uv_poll_t *watch, int status, int events)

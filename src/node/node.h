@@ -58,6 +58,7 @@ struct node_counters {
     uint64_t puts, puts_failed, delivered, removed, cancelled, views;
     uint64_t sent_bytes, received_bytes, sent_blocks, received_blocks;
     uint64_t messages_sent, messages_received, turns;
+    uint64_t held_ns;  /* the longest round of a turn */
     uint64_t wedge_ns; /* of the last view change */
     uint64_t strays;   /* messages of another view, or of nobody in it: dropped */
 };
@@ -88,6 +89,7 @@ struct covey_node {
     pthread_t loop_thread, call_thread;
     bool loop_thread_started, call_thread_started;
     uint64_t now_ns; /* CLOCK_MONOTONIC, read once a turn */
+    bool slept;      /* since now_ns was read */
     uint64_t work;   /* things done: tells covey_node_progress() whether anything was */
 
     struct fabric *fabric;

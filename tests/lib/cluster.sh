@@ -51,7 +51,8 @@ cluster_define() {
     cluster_folder=$folder cluster_size=$#
     (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/secret")
     {
-        echo "cluster: { name = \"${cluster_name:-test}\"; secret_file = \"$folder/secret\"; };"
+        # All members share this machine: one may wait seconds for a processor, or for memory touched the first time.
+        echo "cluster: { name = \"${cluster_name:-test}\"; secret_file = \"$folder/secret\"; suspect_after = \"5s\"; };"
         echo "nodes: ("
         for address; do
             printf '%s    { id = %d; name = "n%d"; address = "%s"; }' "$separator" $i $i "$address"
