@@ -79,139 +79,14 @@ struct session *session_init(void *memory, const struct session_config *config)
     return session;
 }
 
-/* --- Actions ----------------------------------------------------------------------------------------------
- */
-
-static void emit(const struct session *session, struct session_actions *actions,
-                 const struct session_action *action)
-{
-    assert(actions->count < SESSION_ACTIONS_MAX(session->config.schedule.members));
-    actions->list[actions->count++] = *action;
-}
-
-static void emit_to(const struct session *session, struct session_actions *actions,
-                    enum session_action_type type, uint32_t peer)
-{
-    emit(session, actions,
-         &(struct session_action){.type = type, .peer = peer, .code = 0, .culprit = SESSION_NOBODY});
-}
-
-static void emit_own(const struct session *session, struct session_actions *actions,
-                     enum session_action_type type)
-{
-    emit_to(session, actions, type, session->config.rank);
-}
-
-/* To every receiver that is in the session still. */
-static void emit_to_all(const struct session *session, struct session_actions *actions,
-                        enum session_action_type type)
-{
-    for (uint32_t peer = 1; peer < session->config.schedule.members; peer++) {
-        const struct edge *edge = &session->edges[peer];
-
-        if (!edge->lost && !edge->refused)
-            emit(session, actions,
-                 &(struct session_action){
-                     .type = type, .peer = peer, .code = session->code, .culprit = session->culprit});
-    }
-}
-
-/* --- Ends -------------------------------------------------------------------------------------------------
- */
-
-bool session_quiet(const struct session *session)
-{
-    if (session->inflight > 0)
-        return false;
-    for (uint32_t peer = 0; peer < session->config.schedule.members; peer++)
-        if (session->edges[peer].fencing || session_edge_open(&session->edges[peer]))
-            return false;
-    return true;
-}
-
-static void close_cancelled(struct session *session, struct session_actions *actions)
-{
-    struct session_action end = {
-        .peer = session->config.rank, .code = session->code, .culprit = session->culprit};
-
-    if (session->landing || session->verifying || !session_quiet(session))
-        return;
-    session->state = SESSION_CLOSED;
-    end.type = SESSION_RELEASE;
-    emit(session, actions, &end);
-    end.type = SESSION_DONE;
-    if (session_is_root(session))
-        emit(session, actions, &end);
-}
-
-static bool everyone_delivered(const struct session *session)
-{
-    for (uint32_t peer = 1; peer < session->config.schedule.members; peer++)
-        if (!session->edges[peer].delivered && !session->edges[peer].lost)
-            return false;
-    return true;
-}
-
-static void close_delivered(struct session *session, struct session_actions *actions)
-{
-    if (session->inflight > 0)
-        return;
-    if (session_is_root(session)) {
-        if (!everyone_delivered(session))
-            return;
-        emit_own(session, actions, SESSION_DONE);
-    }
-    session->state = SESSION_CLOSED;
-}
-
-/* See whether what the session waited for at its end is there. */
-static void settle(struct session *session, struct session_actions *actions)
-{
-    if (session->state == SESSION_DRAINING)
-        close_cancelled(session, actions);
-    else if (session->state == SESSION_DELIVERED)
-        close_delivered(session, actions);
-    if (session->state == SESSION_CLOSED)
-        session->alarm_ns = UINT64_MAX;
-}
-
-/* From now on waits for the peers last from this moment. */
-static void restart_waits(struct session *session)
-{
-    for (uint32_t peer = 0; peer < session->config.schedule.members; peer++) {
-        session->edges[peer].wrote_ns = session->now_ns;
-        session->edges[peer].heard_ns = session->now_ns;
-    }
-    session->progress_ns = session->now_ns;
-    session_arm(session, session->now_ns);
-}
-
-static void fence_if_needed(struct session *session, struct session_actions *actions, uint32_t peer)
-{
-    if (!session_edge_needs_fence(&session->edges[peer]))
-        return;
-    session->edges[peer].fencing = true;
-    emit_to(session, actions, SESSION_POST_FENCE, peer);
-}
-
-static void drain(struct session *session, struct session_actions *actions, int code, uint32_t culprit)
-{
-    session->state = SESSION_DRAINING;
-    session->code = code;
-    session->culprit = culprit;
-    session_sends_stop(session);
-    for (uint32_t peer = 0; peer < session->config.schedule.members; peer++)
-        fence_if_needed(session, actions, peer);
-    restart_waits(session);
-    settle(session, actions);
-}
+/* --- Failing ------------------------------------------------------------------------------------- */
 
 static void root_cancel(struct session *session, struct session_actions *actions, int code, uint32_t culprit)
 {
     session->code = code;
     session->culprit = culprit;
-    emit_to_all(session, actions, SESSION_SEND_CANCEL);
-    drain(session, actions, code, culprit);
+    session_emit_to_all(session, actions, SESSION_SEND_CANCEL);
+    session_drain(session, actions, code, culprit);
 }
 
 /* A receiver that cannot go on says so and waits for the root's CANCEL. Before it accepted nobody counts on
@@ -224,9 +99,9 @@ static void receiver_fail(struct session *session, struct session_actions *actio
     if (session->failed)
         return;
     say.type = session->accepted ? SESSION_SEND_FAILED : SESSION_SEND_REFUSE;
-    emit(session, actions, &say);
+    session_emit(session, actions, &say);
     if (!session->accepted) {
-        drain(session, actions, code, culprit);
+        session_drain(session, actions, code, culprit);
         return;
     }
     session->failed = true;
@@ -234,8 +109,7 @@ static void receiver_fail(struct session *session, struct session_actions *actio
     session_arm(session, session->now_ns);
 }
 
-/* --- On the way to the order ------------------------------------------------------------------------------
- */
+/* --- On the way to the order --------------------------------------------------------------------- */
 
 static void order_if_received(struct session *session, struct session_actions *actions)
 {
@@ -243,7 +117,7 @@ static void order_if_received(struct session *session, struct session_actions *a
         session->received_count < session->config.schedule.members - 1)
         return;
     session->state = SESSION_ORDERING;
-    emit_own(session, actions, SESSION_ORDER);
+    session_emit_own(session, actions, SESSION_ORDER);
 }
 
 static void verify_if_complete(struct session *session, struct session_actions *actions)
@@ -251,7 +125,7 @@ static void verify_if_complete(struct session *session, struct session_actions *
     if (session->failed || !session->sealed || session->held_count < session->config.schedule.blocks)
         return;
     session->verifying = true;
-    emit_own(session, actions, SESSION_VERIFY);
+    session_emit_own(session, actions, SESSION_VERIFY);
 }
 
 static void begin_moving(struct session *session)
@@ -268,14 +142,13 @@ static void start_if_accepted(struct session *session, struct session_actions *a
     if (session->accepted_count < session->config.schedule.members - 1)
         return;
     begin_moving(session);
-    emit_to_all(session, actions, SESSION_SEND_START);
+    session_emit_to_all(session, actions, SESSION_SEND_START);
     if (session->sealed)
-        emit_to_all(session, actions, SESSION_SEND_SEAL);
+        session_emit_to_all(session, actions, SESSION_SEND_SEAL);
     order_if_received(session, actions);
 }
 
-/* --- Events from the node ---------------------------------------------------------------------------------
- */
+/* --- Events from the node ------------------------------------------------------------------------ */
 
 static int on_begin(struct session *session, const struct session_event *event,
                     struct session_actions *actions)
@@ -283,11 +156,11 @@ static int on_begin(struct session *session, const struct session_event *event,
     (void)event;
     session->progress_ns = session->now_ns;
     if (session_is_root(session)) {
-        emit_to_all(session, actions, SESSION_SEND_OFFER);
+        session_emit_to_all(session, actions, SESSION_SEND_OFFER);
         start_if_accepted(session, actions);
     } else {
         session->landing = true;
-        emit_own(session, actions, SESSION_LAND);
+        session_emit_own(session, actions, SESSION_LAND);
     }
     session_arm(session, session->now_ns);
     return 0;
@@ -299,14 +172,14 @@ static int on_landed(struct session *session, const struct session_event *event,
     assert(session->landing);
     session->landing = false;
     if (session->state == SESSION_DRAINING) {
-        settle(session, actions);
+        session_settle(session, actions);
     } else if (event->code != 0) {
         receiver_fail(session, actions, event->code, SESSION_NOBODY);
     } else {
         session->accepted = true;
         session->progress_ns = session->now_ns;
         session_arm(session, session->now_ns);
-        emit_to(session, actions, SESSION_SEND_ACCEPT, SESSION_ROOT);
+        session_emit_to(session, actions, SESSION_SEND_ACCEPT, SESSION_ROOT);
     }
     return 0;
 }
@@ -327,6 +200,7 @@ static int on_ready(struct session *session, const struct session_event *event,
     assert(event->block + event->count <= session->config.schedule.blocks);
     for (uint32_t i = 0; i < event->count; i++)
         hold(session, event->block + i);
+    session_sends_hold_more(session);
     session->progress_ns = session->now_ns;
     return 0;
 }
@@ -338,11 +212,12 @@ static int on_sealed(struct session *session, const struct session_event *event,
     assert(!session->sealed);
     bitmap_set_all(session->held, session->config.schedule.blocks);
     session->held_count = session->config.schedule.blocks;
+    session_sends_hold_more(session);
     session->sealed = true;
     session->progress_ns = session->now_ns;
     session_arm(session, session->now_ns);
     if (session->state == SESSION_MOVING) {
-        emit_to_all(session, actions, SESSION_SEND_SEAL);
+        session_emit_to_all(session, actions, SESSION_SEND_SEAL);
         order_if_received(session, actions);
     }
     return 0;
@@ -354,12 +229,12 @@ static int on_verified(struct session *session, const struct session_event *even
     assert(session->verifying);
     session->verifying = false;
     if (session->state == SESSION_DRAINING) {
-        settle(session, actions);
+        session_settle(session, actions);
     } else if (event->code != 0) {
         receiver_fail(session, actions, event->code, SESSION_NOBODY);
     } else if (!session->failed) {
         session->state = SESSION_ORDERING;
-        emit_to(session, actions, SESSION_SEND_RECEIVED, SESSION_ROOT);
+        session_emit_to(session, actions, SESSION_SEND_RECEIVED, SESSION_ROOT);
     }
     return 0;
 }
@@ -370,7 +245,7 @@ static int on_written(struct session *session, const struct session_event *event
     session_edge_written(session, event->peer);
     if (session_is_root(session))
         session->progress_ns = session->now_ns;
-    settle(session, actions);
+    session_settle(session, actions);
     return 0;
 }
 
@@ -378,7 +253,7 @@ static int on_fenced(struct session *session, const struct session_event *event,
                      struct session_actions *actions)
 {
     session->edges[event->peer].fencing = false;
-    settle(session, actions);
+    session_settle(session, actions);
     return 0;
 }
 
@@ -388,7 +263,7 @@ static int on_abort(struct session *session, const struct session_event *event,
     if (session_is_root(session))
         root_cancel(session, actions, event->code, SESSION_NOBODY);
     else if (session->state == SESSION_ORDERING)
-        drain(session, actions, event->code, SESSION_NOBODY);
+        session_drain(session, actions, event->code, SESSION_NOBODY);
     else
         receiver_fail(session, actions, event->code, SESSION_NOBODY);
     return 0;
@@ -402,11 +277,11 @@ static int on_lost(struct session *session, const struct session_event *event,
         return 0;
     session_edge_lose(session, event->peer);
     if (session->state != SESSION_OFFERED && session->state != SESSION_MOVING)
-        settle(session, actions);
+        session_settle(session, actions);
     else if (session_is_root(session))
         root_cancel(session, actions, COVEY_PEER_LOST, event->peer);
     else if (event->peer == SESSION_ROOT)
-        drain(session, actions, COVEY_PEER_LOST, event->peer);
+        session_drain(session, actions, COVEY_PEER_LOST, event->peer);
     else
         receiver_fail(session, actions, COVEY_PEER_LOST, event->peer);
     return 0;
@@ -418,16 +293,15 @@ static int on_commit(struct session *session, const struct session_event *event,
     (void)event;
     session->state = SESSION_DELIVERED;
     session_edges_end(session);
-    restart_waits(session);
-    emit_own(session, actions, SESSION_DELIVER);
+    session_restart_waits(session);
+    session_emit_own(session, actions, SESSION_DELIVER);
     if (!session_is_root(session) && !session->edges[SESSION_ROOT].lost)
-        emit_to(session, actions, SESSION_SEND_DELIVERED, SESSION_ROOT);
-    settle(session, actions);
+        session_emit_to(session, actions, SESSION_SEND_DELIVERED, SESSION_ROOT);
+    session_settle(session, actions);
     return 0;
 }
 
-/* --- Events from peers ------------------------------------------------------------------------------------
- */
+/* --- Events from peers --------------------------------------------------------------------------- */
 
 static int on_accept(struct session *session, const struct session_event *event,
                      struct session_actions *actions)
@@ -476,7 +350,7 @@ static int on_start(struct session *session, const struct session_event *event,
     session_edges_count_owed(session);
     for (uint32_t i = 0; i < session->in_count; i++) {
         session->edges[session->in_peers[i]].invited = true;
-        emit_to(session, actions, SESSION_SEND_GRANT, session->in_peers[i]);
+        session_emit_to(session, actions, SESSION_SEND_GRANT, session->in_peers[i]);
     }
     return 0;
 }
@@ -492,7 +366,7 @@ static int on_grant(struct session *session, const struct session_event *event,
         return COVEY_PROTOCOL; /* nobody grants before START, nobody starts before every ACCEPT */
     session_edge_grant(session, event->peer, event->skip);
     if (session->state == SESSION_DRAINING || session->state == SESSION_CLOSED)
-        fence_if_needed(session, actions, event->peer);
+        session_fence_if_needed(session, actions, event->peer);
     return 0;
 }
 
@@ -504,13 +378,14 @@ static int on_arrived(struct session *session, const struct session_event *event
     if (!session_edge_brings(session, event->peer, event->block))
         return COVEY_PROTOCOL;
     hold(session, event->block);
+    session_sends_hold(session, event->block);
     edge->owes--;
     edge->heard_ns = session->now_ns;
     session->progress_ns = session->now_ns;
     if (session->state == SESSION_MOVING)
         verify_if_complete(session, actions);
     else
-        settle(session, actions);
+        session_settle(session, actions);
     return 0;
 }
 
@@ -520,7 +395,7 @@ static int on_fence(struct session *session, const struct session_event *event,
     if (!session_edge_open(&session->edges[event->peer]))
         return COVEY_PROTOCOL;
     session->edges[event->peer].fenced = true;
-    settle(session, actions);
+    session_settle(session, actions);
     return 0;
 }
 
@@ -581,7 +456,7 @@ static int on_cancel(struct session *session, const struct session_event *event,
 {
     if (!reason_valid(session, event))
         return COVEY_PROTOCOL;
-    drain(session, actions, event->code, event->culprit);
+    session_drain(session, actions, event->code, event->culprit);
     return 0;
 }
 
@@ -591,12 +466,11 @@ static int on_delivery(struct session *session, const struct session_event *even
     if (session->edges[event->peer].delivered)
         return COVEY_PROTOCOL;
     session->edges[event->peer].delivered = true;
-    settle(session, actions);
+    session_settle(session, actions);
     return 0;
 }
 
-/* --- Time -------------------------------------------------------------------------------------------------
- */
+/* --- Time ---------------------------------------------------------------------------------------- */
 
 /* What the end of a wait means. */
 static void expire(struct session *session, struct session_actions *actions, uint32_t culprit)
@@ -605,7 +479,7 @@ static void expire(struct session *session, struct session_actions *actions, uin
 
     if (ending || (session->failed && culprit == SESSION_ROOT)) {
         session->edges[culprit].cut = true;
-        emit_to(session, actions, SESSION_DISCONNECT, culprit);
+        session_emit_to(session, actions, SESSION_DISCONNECT, culprit);
     } else if (!session_is_root(session)) {
         receiver_fail(session, actions, COVEY_PEER_STALLED, culprit);
     } else if (session->state == SESSION_OFFERED) {
@@ -642,8 +516,7 @@ uint64_t session_deadline_ns(const struct session *session)
     return session->alarm_ns;
 }
 
-/* --- The table --------------------------------------------------------------------------------------------
- */
+/* --- The table ----------------------------------------------------------------------------------- */
 
 enum { ROOT = 1, RECEIVER = 2, ANY = 3 };
 
@@ -714,8 +587,7 @@ int session_step(struct session *session, const struct session_event *event, str
     return rule->act(session, event, actions);
 }
 
-/* --- Questions --------------------------------------------------------------------------------------------
- */
+/* --- Questions ----------------------------------------------------------------------------------- */
 
 enum session_state session_state(const struct session *session)
 {

@@ -65,7 +65,7 @@ enum session_state {
     SESSION_MOVING,    /* blocks flow */
     SESSION_ORDERING,  /* root: everyone has it, ORDER asked; receiver: RECEIVED sent. Fate is the order's
                           alone */
-    SESSION_DELIVERED, /* root: waits for every DELIVERED; receiver: done */
+    SESSION_DELIVERED, /* root: waits for every DELIVERED; both for what they have in flight */
     SESSION_DRAINING,  /* cancelled: writes may still touch the memory */
     SESSION_CLOSED     /* over: nothing follows */
 };
@@ -73,8 +73,12 @@ enum session_state {
 struct session_config {
     struct schedule schedule;
     uint32_t rank;
-    uint32_t window;      /* writes in flight in all, >= 1 */
-    uint32_t edge_window; /* writes in flight per edge, >= 1 */
+    /* Writes in flight, in all and per edge, >= 1. Where WRITTEN means that the peer has the block, 4 and 3
+     * keep the links full and the blocks in order. Where it only means that the kernel has it, 2 and 2: its
+     * buffers are in flight as well, and out of anyone's control. An edge_window below window - 1 makes the
+     * head of the order wait for its own edge, and costs up to a third of the time (tests/bench/sessions.c
+     * measures). */
+    uint32_t window, edge_window;
     uint64_t overtake_ns;
     uint64_t stall_ns;
     uint64_t block_ns; /* what a block may take where nothing stalls, e.g. 1 ms, and its bytes at 1 MB/s */

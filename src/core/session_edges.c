@@ -26,12 +26,22 @@ static struct edge *out_edge(const struct session *session, const struct transfe
     return &session->edges[send->peer];
 }
 
-/* --- Order of writes --------------------------------------------------------------------------------------
- */
+/* --- Order of writes ----------------------------------------------------------------------------- */
 
 static const struct transfer *ring_at(const struct sends *sends, uint32_t index)
 {
     return &sends->ring[(sends->first + index) % SENDS_AHEAD];
+}
+
+/* The lowest bit of a set that is not empty. */
+static uint32_t first_of(uint64_t set)
+{
+    return (uint32_t)__builtin_ctzll(set);
+}
+
+static uint64_t bit(uint32_t index)
+{
+    return UINT64_C(1) << index;
 }
 
 static bool is_skipped(const struct edge *edge, uint32_t block)
@@ -50,7 +60,9 @@ static void ring_fill(struct session *session)
             is_skipped(out_edge(session, &send), send.block))
             continue;
         sends->ring[(sends->first + sends->count) % SENDS_AHEAD] = send;
-        sends->pending |= UINT64_C(1) << sends->count;
+        sends->pending |= bit(sends->count);
+        if (bitmap_get(session->held, send.block))
+            sends->held |= bit(sends->count);
         sends->count++;
     }
 }
@@ -59,16 +71,23 @@ static void ring_fill(struct session *session)
 static void ring_advance(struct session *session)
 {
     struct sends *sends = &session->sends;
-    uint32_t done = sends->pending == 0 ? sends->count : (uint32_t)__builtin_ctzll(sends->pending);
+    uint32_t done = sends->pending == 0 ? sends->count : first_of(sends->pending);
 
     if (done > 0) {
         sends->first = (sends->first + done) % SENDS_AHEAD;
         sends->count -= done;
         sends->pending = done < SENDS_AHEAD ? sends->pending >> done : 0;
+        sends->held = done < SENDS_AHEAD ? sends->held >> done : 0;
         sends->head_ns = session->now_ns;
     }
     ring_fill(session);
     assert(sends->count == 0 || (sends->pending & 1) != 0);
+}
+
+static void ring_remove(struct sends *sends, uint32_t index)
+{
+    sends->pending &= ~bit(index);
+    sends->held &= ~bit(index);
 }
 
 /* Take those sends to a peer out of the ring that are not wanted any more. */
@@ -77,21 +96,40 @@ static void ring_prune(struct session *session, uint32_t peer)
     struct sends *sends = &session->sends;
 
     for (uint64_t rest = sends->pending; rest != 0; rest &= rest - 1) {
-        uint32_t index = (uint32_t)__builtin_ctzll(rest);
-        const struct transfer *send = ring_at(sends, index);
+        const struct transfer *send = ring_at(sends, first_of(rest));
 
         if (send->peer == peer && is_skipped(out_edge(session, send), send->block))
-            sends->pending &= ~(UINT64_C(1) << index);
+            ring_remove(sends, first_of(rest));
     }
     ring_advance(session);
 }
 
-static bool can_go(const struct session *session, const struct transfer *send)
+void session_sends_hold(struct session *session, uint32_t block)
 {
-    const struct edge *edge = out_edge(session, send);
+    struct sends *sends = &session->sends;
+    uint64_t slots = 0; /* of the ring, as it lies */
 
-    return edge->granted && edge->inflight < session->config.edge_window &&
-           bitmap_get(session->held, send->block);
+    for (uint32_t i = 0; i < SENDS_AHEAD; i++)
+        slots |= (uint64_t)(sends->ring[i].block == block) << i;
+    sends->held |= sends->pending & (slots >> sends->first | slots << (-sends->first % SENDS_AHEAD));
+}
+
+void session_sends_hold_more(struct session *session)
+{
+    struct sends *sends = &session->sends;
+
+    for (uint64_t rest = sends->pending & ~sends->held; rest != 0; rest &= rest - 1)
+        if (bitmap_get(session->held, ring_at(sends, first_of(rest))->block))
+            sends->held |= bit(first_of(rest));
+}
+
+/* Whether the entry can go: its block is here and its receiver takes it. */
+static bool can_go(const struct session *session, uint32_t index)
+{
+    const struct edge *edge = out_edge(session, ring_at(&session->sends, index));
+
+    return (session->sends.held & bit(index)) != 0 && edge->granted &&
+           edge->inflight < session->config.edge_window;
 }
 
 static bool may_post(const struct session *session)
@@ -113,14 +151,9 @@ static uint64_t overtake_after(const struct session *session)
 /* The first send behind the head that could go; SENDS_AHEAD if none could. */
 static uint32_t find_overtaker(const struct session *session)
 {
-    const struct sends *sends = &session->sends;
-
-    for (uint64_t rest = sends->pending & ~UINT64_C(1); rest != 0; rest &= rest - 1) {
-        uint32_t index = (uint32_t)__builtin_ctzll(rest);
-
-        if (can_go(session, ring_at(sends, index)))
-            return index;
-    }
+    for (uint64_t rest = session->sends.held & ~bit(0); rest != 0; rest &= rest - 1)
+        if (can_go(session, first_of(rest)))
+            return first_of(rest);
     return SENDS_AHEAD;
 }
 
@@ -131,7 +164,7 @@ bool session_next_write(const struct session *session, uint64_t now_ns, struct t
 
     if (!may_post(session))
         return false;
-    if (!can_go(session, ring_at(sends, 0))) {
+    if (!can_go(session, 0)) {
         if (now_ns < overtake_after(session))
             return false;
         index = find_overtaker(session);
@@ -144,8 +177,7 @@ bool session_next_write(const struct session *session, uint64_t now_ns, struct t
 
 uint64_t session_overtake_ns(const struct session *session)
 {
-    if (!may_post(session) || can_go(session, ring_at(&session->sends, 0)) ||
-        find_overtaker(session) == SENDS_AHEAD)
+    if (!may_post(session) || can_go(session, 0) || find_overtaker(session) == SENDS_AHEAD)
         return UINT64_MAX;
     return overtake_after(session);
 }
@@ -153,11 +185,10 @@ uint64_t session_overtake_ns(const struct session *session)
 static uint32_t find_pending(const struct sends *sends, const struct transfer *write)
 {
     for (uint64_t rest = sends->pending; rest != 0; rest &= rest - 1) {
-        uint32_t index = (uint32_t)__builtin_ctzll(rest);
-        const struct transfer *send = ring_at(sends, index);
+        const struct transfer *send = ring_at(sends, first_of(rest));
 
         if (send->peer == write->peer && send->block == write->block)
-            return index;
+            return first_of(rest);
     }
     return SENDS_AHEAD;
 }
@@ -168,7 +199,7 @@ void session_posted(struct session *session, uint64_t now_ns, const struct trans
     struct edge *edge = out_edge(session, write);
     uint32_t index = find_pending(sends, write);
 
-    assert(index < SENDS_AHEAD && can_go(session, write));
+    assert(index < SENDS_AHEAD && can_go(session, index));
     if (now_ns > session->now_ns)
         session->now_ns = now_ns;
     if (edge->inflight == 0)
@@ -177,7 +208,7 @@ void session_posted(struct session *session, uint64_t now_ns, const struct trans
     edge->sent++;
     edge->left--;
     session->inflight++;
-    sends->pending &= ~(UINT64_C(1) << index);
+    ring_remove(sends, index);
     if (index == 0)
         ring_advance(session);
     session_arm(session, edge->wrote_ns + session_patience_ns(session, session->config.window));
@@ -199,12 +230,12 @@ void session_edge_written(struct session *session, uint32_t peer)
 void session_sends_stop(struct session *session)
 {
     session->sends.pending = 0;
+    session->sends.held = 0;
     session->sends.count = 0;
     session->sends.next_step = session->steps;
 }
 
-/* --- Where edges begin and end ----------------------------------------------------------------------------
- */
+/* --- Where edges begin and end ------------------------------------------------------------------- */
 
 /* How many of the blocks that go from this rank to the peer are in the set. */
 static uint32_t count_skipped(const struct session *session, uint32_t peer, const uint64_t *set)
@@ -302,8 +333,7 @@ uint32_t session_edge_due(struct session *session)
     return in.peer;
 }
 
-/* --- Begin ------------------------------------------------------------------------------------------------
- */
+/* --- Begin --------------------------------------------------------------------------------------- */
 
 /* Which of several in-neighbours brings which block. */
 static void learn_sources(struct session *session)
@@ -319,10 +349,8 @@ static void learn_sources(struct session *session)
 static void learn_in_edges(struct session *session)
 {
     session->in_count = (uint32_t)schedule_in_peers(&session->part, session->in_peers);
-    for (uint32_t i = 0; i < session->in_count; i++) {
-        session->edges[session->in_peers[i]].in = true;
+    for (uint32_t i = 0; i < session->in_count; i++)
         session->edges[session->in_peers[i]].in_index = (uint8_t)i;
-    }
     if (session->in_count > 1)
         learn_sources(session);
 }

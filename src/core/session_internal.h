@@ -2,8 +2,8 @@
 #ifndef CORE_SESSION_INTERNAL_H
 #define CORE_SESSION_INTERNAL_H
 
-/* The inside of a session, shared by its files: session.c has the states, session_edges.c the order of writes
- * and the ends of edges, session_waits.c the time that may pass.
+/* The inside of a session, shared by its files: session.c has the states and events, session_ends.c the ends,
+ * session_edges.c the order of writes, session_waits.c the time that may pass.
  *
  * An edge carries writes from one rank to another. It opens when the receiver grants, and it is over for both
  * ends at the same point: with the last of its blocks or, if the session is cancelled before that, with a
@@ -35,8 +35,7 @@ struct edge {
     uint64_t wrote_ns; /* the last write done, or the first posted on an idle edge */
 
     /* what the peer writes to this rank */
-    bool in;           /* the schedule has such an edge */
-    uint8_t in_index;  /* of in_peers */
+    uint8_t in_index;  /* of in_peers, if the schedule has such an edge */
     bool invited;      /* we granted */
     bool fenced;       /* its fence is here */
     uint32_t owed;     /* blocks that it had to bring when we granted */
@@ -46,13 +45,15 @@ struct edge {
     uint32_t blames; /* root: the rank that this one says it waits for */
 };
 
-/* The next sends of this rank, in the order of its steps. */
+/* The next sends of this rank, in the order of its steps. Entry i is at ring[(first + i) % SENDS_AHEAD]; the
+ * head is entry 0. In the sets, bit i stands for it. */
 struct sends {
     uint64_t next_step; /* the first step that is not in the ring */
-    uint32_t first;     /* ring index of the head */
-    uint32_t count;     /* entries, posted ones between others included */
-    uint64_t pending;   /* bit i: entry first + i is still to be posted. Bit 0 is set if count > 0 */
-    uint64_t head_ns;   /* since when only the head itself is in its own way */
+    uint32_t first;
+    uint32_t count;   /* entries, posted ones between others included */
+    uint64_t pending; /* still to be posted. The head is, if count > 0 */
+    uint64_t held;    /* of these, whose block is here */
+    uint64_t head_ns; /* since when only the head itself is in its own way */
     struct transfer ring[SENDS_AHEAD];
 };
 
@@ -115,6 +116,32 @@ static inline void session_arm(struct session *session, uint64_t at_ns)
         session->alarm_ns = at_ns;
 }
 
+/* --- Ends: session_ends.c ------------------------------------------------------------------------ */
+
+/* Put one action to the list: any; one for a peer; one for the driver itself; one for each receiver that is
+ * in the session still, with the session's code and culprit. */
+void session_emit(const struct session *session, struct session_actions *actions,
+                  const struct session_action *action);
+void session_emit_to(const struct session *session, struct session_actions *actions,
+                     enum session_action_type type, uint32_t peer);
+void session_emit_own(const struct session *session, struct session_actions *actions,
+                      enum session_action_type type);
+void session_emit_to_all(const struct session *session, struct session_actions *actions,
+                         enum session_action_type type);
+
+/* See whether what the session waited for at its end is there. */
+void session_settle(struct session *session, struct session_actions *actions);
+
+/* From now on waits for the peers last from this moment. */
+void session_restart_waits(struct session *session);
+
+void session_fence_if_needed(struct session *session, struct session_actions *actions, uint32_t peer);
+
+/* Stop posting, fence the edges that need it, and wait until everything is quiet. */
+void session_drain(struct session *session, struct session_actions *actions, int code, uint32_t culprit);
+
+/* --- Edges: session_edges.c ---------------------------------------------------------------------- */
+
 /* Memory behind the struct for edges of this schedule; session_edges_init() lays it out. */
 size_t session_edges_bytes(const struct schedule *schedule);
 void session_edges_init(struct session *session);
@@ -134,6 +161,10 @@ void session_edge_grant(struct session *session, uint32_t peer, const uint64_t *
 /* The links to the peer are down. Its sends leave the order, its writes and fences count as done. */
 void session_edge_lose(struct session *session, uint32_t peer);
 
+/* This block, or some blocks, are here now: sends of them may go. */
+void session_sends_hold(struct session *session, uint32_t block);
+void session_sends_hold_more(struct session *session);
+
 void session_edge_written(struct session *session, uint32_t peer);
 
 /* Post no more writes. */
@@ -148,6 +179,11 @@ bool session_edge_needs_fence(const struct edge *edge);
 /* Whether the peer can still write here. */
 bool session_edge_open(const struct edge *edge);
 
+/* When a later send may overtake the head; UINT64_MAX if none could. */
+uint64_t session_overtake_ns(const struct session *session);
+
+/* --- Waits: session_waits.c ---------------------------------------------------------------------- */
+
 /* A wait that is bounded: until when, and who is stuck then. */
 struct session_wait {
     uint64_t until_ns; /* UINT64_MAX: none */
@@ -158,11 +194,7 @@ struct session_wait {
 struct session_wait session_first_wait(struct session *session);
 
 /* Root: up the chain of those who wait for one another, from the first reporter, the one who waits for
- * nobody.
- */
+ * nobody. */
 uint32_t session_verdict(const struct session *session);
-
-/* When a later send may overtake the head; UINT64_MAX if none could. */
-uint64_t session_overtake_ns(const struct session *session);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a session waits for, until when, and whose doing it is if it does not come. */
 
-#include "base/bitmap.h"
 #include "core/session_internal.h"
 
 static void wait_for(struct session_wait *wait, uint64_t until_ns, uint32_t culprit)

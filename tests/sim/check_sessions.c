@@ -31,6 +31,7 @@ static struct sim_options draw(struct rng *rng, uint64_t seed)
         .detect_ns = rng_below(rng, 2000000),
         .view_ns = 1 + rng_below(rng, 5000000),
         .delivery_complete = rng_below(rng, 2) == 0,
+        .sharing = (enum sim_sharing)rng_below(rng, SIM_SHARINGS),
         .seed = seed,
     };
 
@@ -181,6 +182,28 @@ START_TEST(test_whatever_fails_it_is_all_or_nothing)
 }
 END_TEST
 
+/* Fences and last blocks end every edge: nobody has to be disconnected to get a session over. */
+START_TEST(test_cancelled_sessions_end_without_cutting_links)
+{
+    for (uint64_t seed = (uint64_t)_i * SEEDS; seed < (uint64_t)(_i + 1) * SEEDS; seed++) {
+        struct rng rng = {seed};
+        struct sim_options options = draw(&rng, seed);
+        struct sim *sim = sim_open(&options);
+        uint64_t fault = rng_below(&rng, 4);
+
+        if (fault == 0 && options.schedule.members > 1)
+            sim_refuse(sim, draw_receiver(&rng, &options), COVEY_BUDGET);
+        else if (fault == 1 && options.schedule.members > 1)
+            sim_corrupt(sim, draw_receiver(&rng, &options));
+        else
+            sim_abort_at(sim, draw_member(&rng, &options), draw_moment(&rng, &options));
+        run_checked(sim, &options);
+        ck_assert_msg(sim_result(sim)->disconnects == 0, "seed %llu", (unsigned long long)seed);
+        sim_close(sim);
+    }
+}
+END_TEST
+
 START_TEST(test_a_member_that_stops_is_named)
 {
     for (uint64_t seed = (uint64_t)_i * SEEDS; seed < (uint64_t)(_i + 1) * SEEDS; seed++) {
@@ -205,7 +228,51 @@ START_TEST(test_a_member_that_stops_is_named)
 }
 END_TEST
 
+/* The order of writes is worth what it costs only if the links stay full, however they are shared. */
+static void assert_near_floor(enum schedule_kind kind, uint32_t members, enum sim_sharing sharing,
+                              double limit)
+{
+    struct sim_options options = {.schedule = {.kind = kind, .members = members, .blocks = 256},
+                                  .window = 4,
+                                  .edge_window = 3,
+                                  .overtake_ns = 4000000,
+                                  .stall_ns = UINT64_MAX,
+                                  .block_bytes = 262144,
+                                  .chunk_bytes = 65536,
+                                  .buffer_bytes = 1048576,
+                                  .link_rate = 125000000,
+                                  .latency_ns = 50000,
+                                  .view_ns = 1,
+                                  .delivery_complete = true,
+                                  .sharing = sharing,
+                                  .seed = 1};
+    struct sim *sim = sim_open(&options);
+    double ratio;
+
+    sim_run(sim, UINT64_MAX);
+    ck_assert_str_eq(sim_checker(sim)->text, "");
+    ratio = (double)sim_result(sim)->received_ns / (double)sim_floor_ns(&options);
+    ck_assert_msg(ratio < limit, "%s, %u members, sharing %d: %.3f of the floor", schedule_name(kind),
+                  members, (int)sharing, ratio);
+    sim_close(sim);
+}
+
+START_TEST(test_everyone_has_everything_soon_after_the_floor)
+{
+    enum sim_sharing sharing = (enum sim_sharing)_i;
+
+    assert_near_floor(SCHEDULE_CHAIN, 8, sharing, 1.05);
+    assert_near_floor(SCHEDULE_BINOMIAL, 4, sharing, 1.05);
+    assert_near_floor(SCHEDULE_BINOMIAL, 8, sharing, 1.08);
+    assert_near_floor(SCHEDULE_CIRCULANT, 4, sharing, 1.05);
+    assert_near_floor(SCHEDULE_CIRCULANT, 6, sharing, 1.06);
+    assert_near_floor(SCHEDULE_CIRCULANT, 8, sharing, 1.08);
+}
+END_TEST
+
 SUITE_MAIN("sessions", 120, SUITE_LOOP(test_without_faults_everyone_delivers, 4),
            SUITE_LOOP(test_blocks_that_receivers_hold_are_not_sent, 2),
            SUITE_LOOP(test_whatever_fails_it_is_all_or_nothing, 20),
-           SUITE_LOOP(test_a_member_that_stops_is_named, 4))
+           SUITE_LOOP(test_cancelled_sessions_end_without_cutting_links, 4),
+           SUITE_LOOP(test_a_member_that_stops_is_named, 4),
+           SUITE_LOOP(test_everyone_has_everything_soon_after_the_floor, SIM_SHARINGS))

@@ -36,8 +36,7 @@ void network_close(struct sim *sim, uint32_t member)
     free(sim->members[member].port.queue);
 }
 
-/* --- Completion at the sender -----------------------------------------------------------------------------
- */
+/* --- Completion at the sender -------------------------------------------------------------------- */
 
 static void item_done(struct sim *sim, uint32_t from, uint32_t to, uint32_t block)
 {
@@ -65,41 +64,103 @@ static void complete_soon(struct sim *sim, uint32_t from, uint32_t to)
              &(struct sim_event){.run = run_done, .a = from, .b = to});
 }
 
-/* --- From memory to the wire ------------------------------------------------------------------------------
- */
+/* --- From memory to the wire --------------------------------------------------------------------- */
 
 static void run_sent(struct sim *sim, const struct sim_event *event);
 
-/* The next lane, in turn, that has something to send. */
-static struct lane *pick_lane(struct sim *sim, uint32_t from, uint32_t *to)
+static bool can_send(const struct lane *lane)
+{
+    return lane->sent < lane->buffered && !lane->stuck && !lane->purged;
+}
+
+/* 1, 2, 4 or 8: fixed for a pair, and without pattern. */
+static uint64_t weight_of(uint32_t from, uint32_t to)
+{
+    return UINT64_C(1) << (from * 7 + to * 13 + (from ^ to) * 5) % 4;
+}
+
+static uint32_t pick_unequal(struct sim *sim, uint32_t from)
 {
     uint32_t members = sim->options.schedule.members;
-    struct port *port = &sim->members[from].port;
+    uint64_t sum = 0, at;
 
-    for (uint32_t i = 1; i <= members; i++) {
-        struct lane *lane = lane_of(sim, from, (port->turn + i) % members);
+    for (uint32_t to = 0; to < members; to++)
+        sum += can_send(lane_of(sim, from, to)) ? weight_of(from, to) : 0;
+    if (sum == 0)
+        return members;
+    at = sim_random(sim, sum);
+    for (uint32_t to = 0;; to++) {
+        uint64_t weight = can_send(lane_of(sim, from, to)) ? weight_of(from, to) : 0;
 
-        if (lane->sent < lane->buffered && !lane->stuck && !lane->purged) {
-            *to = port->turn = (port->turn + i) % members;
-            return lane;
+        if (at < weight)
+            return to;
+        at -= weight;
+    }
+}
+
+/* The number of the item that the lane is at. */
+static uint64_t item_number(struct lane *lane)
+{
+    while (lane->items[lane->items_sent].end <= lane->sent)
+        lane->items_sent++;
+    return lane->items[lane->items_sent].number;
+}
+
+static uint32_t pick_in_order(struct sim *sim, uint32_t from)
+{
+    uint32_t members = sim->options.schedule.members, picked = members;
+    uint64_t first = UINT64_MAX;
+
+    for (uint32_t to = 0; to < members; to++) {
+        if (can_send(lane_of(sim, from, to)) && item_number(lane_of(sim, from, to)) < first) {
+            first = item_number(lane_of(sim, from, to));
+            picked = to;
         }
     }
-    return NULL;
+    return picked;
+}
+
+/* The first that can, counted from `start`. */
+static uint32_t pick_from(struct sim *sim, uint32_t from, uint32_t start)
+{
+    uint32_t members = sim->options.schedule.members;
+
+    for (uint32_t i = 0; i < members; i++)
+        if (can_send(lane_of(sim, from, (start + i) % members)))
+            return (start + i) % members;
+    return members;
+}
+
+/* The lane to take the next chunk from; members if none has anything. */
+static uint32_t pick_lane(struct sim *sim, uint32_t from)
+{
+    switch (sim->options.sharing) {
+    case SIM_UNEQUAL:
+        return pick_unequal(sim, from);
+    case SIM_IN_ORDER:
+        return pick_in_order(sim, from);
+    case SIM_GREEDY:
+        return pick_from(sim, from, from + 1);
+    default:
+        return pick_from(sim, from, sim->members[from].port.turn + 1);
+    }
 }
 
 static void send_chunk(struct sim *sim, uint32_t from)
 {
     struct port *port = &sim->members[from].port;
+    uint32_t to = port->sending ? sim->options.schedule.members : pick_lane(sim, from);
     struct lane *lane;
     uint64_t bytes;
-    uint32_t to;
 
-    if (port->sending || (lane = pick_lane(sim, from, &to)) == NULL)
+    if (to == sim->options.schedule.members)
         return;
+    lane = lane_of(sim, from, to);
     bytes = lane->buffered - lane->sent;
     if (bytes > sim->options.chunk_bytes)
         bytes = sim->options.chunk_bytes;
     lane->sent += bytes;
+    port->turn = to;
     port->sending = true;
     sim_push(sim, sim->now_ns + transfer_ns(port, bytes),
              &(struct sim_event){.run = run_sent, .a = from, .b = to, .value = bytes});
@@ -134,7 +195,8 @@ void network_post(struct sim *sim, uint32_t from, uint32_t to, uint32_t block)
         return;
     }
     lane->posted += HEADER_BYTES + (block == FENCE_ITEM ? 0 : sim->options.block_bytes);
-    lane->items[lane->count++] = (struct item){.block = block, .end = lane->posted};
+    lane->items[lane->count++] =
+        (struct item){.block = block, .end = lane->posted, .number = sim->next_item++};
     fill_buffer(sim, from, to);
 }
 
@@ -143,8 +205,7 @@ void network_purge(struct sim *sim, uint32_t from, uint32_t to)
     lane_of(sim, from, to)->purged = true;
 }
 
-/* --- From the wire to memory ------------------------------------------------------------------------------
- */
+/* --- From the wire to memory --------------------------------------------------------------------- */
 
 static void run_acknowledged(struct sim *sim, const struct sim_event *event)
 {

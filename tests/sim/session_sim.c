@@ -23,8 +23,7 @@ uint64_t sim_random(struct sim *sim, uint64_t below)
     return rng_below(&sim->rng, below);
 }
 
-/* --- Events: a heap by time -------------------------------------------------------------------------------
- */
+/* --- Events: a heap by time ---------------------------------------------------------------------- */
 
 static bool earlier(const struct sim_event *a, const struct sim_event *b)
 {
@@ -66,8 +65,7 @@ static struct sim_event pop(struct sim *sim)
     return first;
 }
 
-/* --- Control lanes ----------------------------------------------------------------------------------------
- */
+/* --- Control lanes ------------------------------------------------------------------------------- */
 
 bool sim_is_cut(const struct sim *sim, uint32_t a, uint32_t b)
 {
@@ -90,8 +88,7 @@ static void send_message(struct sim *sim, uint32_t from, uint32_t to, struct ses
     sim_push(sim, *last_ns, &(struct sim_event){.run = run_message, .a = to, .message = message});
 }
 
-/* --- The group --------------------------------------------------------------------------------------------
- */
+/* --- The group ----------------------------------------------------------------------------------- */
 
 static void run_own(struct sim *sim, const struct sim_event *event)
 {
@@ -131,8 +128,7 @@ static void run_new_view(struct sim *sim, const struct sim_event *event)
     decide(sim, false);
 }
 
-/* --- Losses -----------------------------------------------------------------------------------------------
- */
+/* --- Losses -------------------------------------------------------------------------------------- */
 
 static void run_lost(struct sim *sim, const struct sim_event *event)
 {
@@ -155,8 +151,7 @@ static void cut(struct sim *sim, uint32_t a, uint32_t b)
     sim_push(sim, sim->now_ns + sim->options.view_ns, &(struct sim_event){.run = run_new_view});
 }
 
-/* --- Members ----------------------------------------------------------------------------------------------
- */
+/* --- Members ------------------------------------------------------------------------------------- */
 
 static void session_over(struct sim *sim, uint32_t member)
 {
@@ -208,6 +203,7 @@ static void act(struct sim *sim, uint32_t member, const struct session_action *a
         checker_delivered(&sim->checker, member);
         break;
     case SESSION_DISCONNECT:
+        sim->result.disconnects++;
         cut(sim, member, action->peer);
         break;
     case SESSION_DONE:
@@ -316,8 +312,7 @@ void sim_deliver(struct sim *sim, uint32_t to, const struct session_event *messa
         network_post(sim, to, message->peer, FENCE_ITEM);
 }
 
-/* --- Faults -----------------------------------------------------------------------------------------------
- */
+/* --- Faults -------------------------------------------------------------------------------------- */
 
 static void run_crash(struct sim *sim, const struct sim_event *event)
 {
@@ -436,8 +431,7 @@ void sim_hold(struct sim *sim, uint32_t member, uint32_t block)
         sim->incomplete--;
 }
 
-/* --- The run ----------------------------------------------------------------------------------------------
- */
+/* --- The run ------------------------------------------------------------------------------------- */
 
 static void member_open(struct sim *sim, uint32_t member)
 {

@@ -25,6 +25,15 @@
 
 #define SIM_NEVER UINT64_MAX
 
+/* How a port divides its link among the lanes that have something to send. */
+enum sim_sharing {
+    SIM_FAIR,    /* a chunk of each in turn */
+    SIM_UNEQUAL, /* some lanes get eight times as much as others */
+    SIM_GREEDY,  /* one lane gets all, as long as it has something */
+    SIM_IN_ORDER /* as posted */
+};
+#define SIM_SHARINGS 4
+
 struct sim_options {
     struct schedule schedule;
     uint32_t window, edge_window;
@@ -38,6 +47,7 @@ struct sim_options {
     uint64_t view_ns;    /* a new view, after a crash or cut */
     uint64_t suspect_ns; /* the same, after a pause without end */
     bool delivery_complete;
+    enum sim_sharing sharing;
     uint64_t seed;
 };
 
@@ -66,6 +76,7 @@ struct sim_result {
     uint64_t done_ns;     /* the end of the root's operation */
     int code;
     uint32_t culprit;
+    uint32_t disconnects; /* asked for by sessions */
     uint64_t events;
 };
 const struct sim_result *sim_result(const struct sim *sim);

@@ -21,6 +21,7 @@ struct item {
     uint32_t block;   /* FENCE_ITEM: a fence */
     uint64_t end;     /* position in the lane's stream behind its last byte */
     uint64_t content; /* what was read */
+    uint64_t number;  /* of all that are posted */
 };
 #define FENCE_ITEM UINT32_MAX
 
@@ -28,7 +29,7 @@ struct item {
 struct lane {
     struct item *items;
     uint32_t count; /* posted */
-    uint32_t items_buffered, items_done, items_arrived;
+    uint32_t items_buffered, items_done, items_sent, items_arrived;
     uint64_t posted, buffered, sent, arrived, acknowledged;
     uint64_t last_ns; /* the last chunk gets to the receiver's port */
     bool stuck;       /* nothing leaves any more */
@@ -77,7 +78,7 @@ struct sim {
     enum { UNDECIDED, COMMITTED, ABORTED } decision;
     uint32_t incomplete; /* receivers that miss blocks */
     uint64_t now_ns;
-    uint64_t next_number;
+    uint64_t next_number, next_item;
     struct sim_event *heap;
     size_t heap_count, heap_size;
 };
