@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define READS_MAX    64   /* of the completion queue, and of the event queue, in one poll */
-#define EVENT_TURNS  16   /* the event queue is read when nothing else is there, and every so many polls */
+#define EVENT_TURNS  16   /* so often the event queue comes first; else when there are no completions */
 #define FINISH_TURNS 1024 /* polls that a finishing link waits at most for an empty completion queue */
 #define CM_DATA_MAX  256
 
@@ -88,6 +88,63 @@ static void deliver_ended(struct ofi *ofi, struct sink *sink)
     }
 }
 
+/* --- The event queue ------------------------------------------------------------------------------------ */
+
+union cm_event {
+    struct fi_eq_cm_entry entry;
+    uint8_t room[sizeof(struct fi_eq_cm_entry) + CM_DATA_MAX];
+};
+
+static void event_happened(struct ofi *ofi, uint32_t type, union cm_event *event, size_t bytes,
+                           struct sink *sink)
+{
+    size_t data_bytes = bytes > sizeof(event->entry) ? bytes - sizeof(event->entry) : 0;
+    struct ofi_link *link;
+
+    if (type == FI_CONNREQ) {
+        ofi_link_request(ofi, event->entry.info, event->entry.data, data_bytes);
+        return;
+    }
+    link = ofi_link_of_endpoint(ofi, event->entry.fid);
+    if (link == NULL)
+        return;
+    if (type == FI_CONNECTED && ofi_link_connected(link, event->entry.data, data_bytes))
+        sink_put(sink, FABRIC_LINK_UP, link);
+    else if (type == FI_SHUTDOWN)
+        ofi_link_finish(link, "the peer closed the connection or died");
+}
+
+static void event_failed(struct ofi *ofi)
+{
+    struct fi_eq_err_entry failure = {.err_data_size = 0};
+    struct ofi_link *link;
+
+    if (fi_eq_readerr(ofi->eq, &failure, 0) <= 0)
+        return;
+    link = failure.fid == NULL ? NULL : ofi_link_of_endpoint(ofi, failure.fid);
+    if (link != NULL)
+        ofi_link_finish(link, fi_strerror(abs(failure.err)));
+    ofi->base.counters.errors++;
+}
+
+/* Returns true once the queue is seen to be empty. */
+static bool read_events(struct ofi *ofi, struct sink *sink)
+{
+    for (int reads = 0; !sink_full(sink) && reads < READS_MAX; reads++) {
+        union cm_event event;
+        uint32_t type;
+        ssize_t bytes = fi_eq_read(ofi->eq, &type, &event, sizeof(event), 0);
+
+        if (bytes == -FI_EAVAIL)
+            event_failed(ofi);
+        else if (bytes < (ssize_t)sizeof(event.entry))
+            return true;
+        else
+            event_happened(ofi, type, &event, (size_t)bytes, sink);
+    }
+    return false;
+}
+
 /* --- The completion queue ------------------------------------------------------------------------------- */
 
 static void arrived(struct ofi *ofi, struct ofi_link *link, uint64_t data, struct sink *sink)
@@ -157,8 +214,17 @@ static void complete_unseen(struct ofi_link *link, const struct fi_cq_data_entry
         ofi_link_repost(receive_of(link, entry));
 }
 
-/* At most one event comes of it. Returns false if the entry must be looked at again: the link's LINK_UP came
- * first. */
+/* Something came by a link before the event that it is connected was read: read that. Where the accepting
+ * side has none yet, what came proves it: InfiniBand calls that "communication established". */
+static void connected_first(struct ofi *ofi, struct ofi_link *link, struct sink *sink)
+{
+    if (read_events(ofi, sink) && link->base.state == FABRIC_LINK_STARTING && !sink_full(sink) &&
+        ofi_link_connected(link, NULL, 0))
+        sink_put(sink, FABRIC_LINK_UP, link);
+}
+
+/* At most one event comes of it. Returns false if the entry must be looked at again: other events came first.
+ */
 static bool complete(struct ofi *ofi, const struct fi_cq_data_entry *entry, struct sink *sink)
 {
     bool alone = entry->flags & FI_REMOTE_WRITE && !ofi->takes_receives;
@@ -168,8 +234,7 @@ static bool complete(struct ofi *ofi, const struct fi_cq_data_entry *entry, stru
     if (link == NULL)
         return true;
     if (link->base.state == FABRIC_LINK_STARTING) {
-        if (ofi_link_connected(link, NULL, 0))
-            sink_put(sink, FABRIC_LINK_UP, link);
+        connected_first(ofi, link, sink);
         return false;
     }
     if (link->base.state == FABRIC_LINK_ENDING && link->ending != OFI_ENDS_EMPTY)
@@ -241,61 +306,6 @@ static bool read_completions(struct ofi *ofi, struct sink *sink)
     return false;
 }
 
-/* --- The event queue ------------------------------------------------------------------------------------ */
-
-union cm_event {
-    struct fi_eq_cm_entry entry;
-    uint8_t room[sizeof(struct fi_eq_cm_entry) + CM_DATA_MAX];
-};
-
-static void event_happened(struct ofi *ofi, uint32_t type, union cm_event *event, size_t bytes,
-                           struct sink *sink)
-{
-    size_t data_bytes = bytes > sizeof(event->entry) ? bytes - sizeof(event->entry) : 0;
-    struct ofi_link *link;
-
-    if (type == FI_CONNREQ) {
-        ofi_link_request(ofi, event->entry.info, event->entry.data, data_bytes);
-        return;
-    }
-    link = ofi_link_of_endpoint(ofi, event->entry.fid);
-    if (link == NULL)
-        return;
-    if (type == FI_CONNECTED && ofi_link_connected(link, event->entry.data, data_bytes))
-        sink_put(sink, FABRIC_LINK_UP, link);
-    else if (type == FI_SHUTDOWN)
-        ofi_link_finish(link, "the peer closed the connection or died");
-}
-
-static void event_failed(struct ofi *ofi)
-{
-    struct fi_eq_err_entry failure = {.err_data_size = 0};
-    struct ofi_link *link;
-
-    if (fi_eq_readerr(ofi->eq, &failure, 0) <= 0)
-        return;
-    link = failure.fid == NULL ? NULL : ofi_link_of_endpoint(ofi, failure.fid);
-    if (link != NULL)
-        ofi_link_finish(link, fi_strerror(abs(failure.err)));
-    ofi->base.counters.errors++;
-}
-
-static void read_events(struct ofi *ofi, struct sink *sink)
-{
-    for (int reads = 0; !sink_full(sink) && reads < READS_MAX; reads++) {
-        union cm_event event;
-        uint32_t type;
-        ssize_t bytes = fi_eq_read(ofi->eq, &type, &event, sizeof(event), 0);
-
-        if (bytes == -FI_EAVAIL)
-            event_failed(ofi);
-        else if (bytes < (ssize_t)sizeof(event.entry))
-            return;
-        else
-            event_happened(ofi, type, &event, (size_t)bytes, sink);
-    }
-}
-
 /* --- Poll and sleep ------------------------------------------------------------------------------------- */
 
 static void post_again(struct ofi *ofi)
@@ -321,8 +331,10 @@ size_t ofi_poll(struct fabric *fabric, struct fabric_event events[], size_t max)
         ofi_link_expire(ofi);
     shut_ending(ofi, false);
     deliver_ended(ofi, &sink);
+    if (ofi->turn % EVENT_TURNS == 0)
+        read_events(ofi, &sink);
     empty = read_completions(ofi, &sink);
-    if (empty || ofi->turn % EVENT_TURNS == 0)
+    if (empty)
         read_events(ofi, &sink);
     shut_ending(ofi, empty);
     deliver_ended(ofi, &sink);

@@ -31,6 +31,7 @@ struct end {
     struct host *host;
     struct fabric_link *link;
     bool up, down;
+    bool forgets; /* counts messages in lengths, does not keep their bytes */
     int error;
     char text[256];
     struct words immediates, cookies, lengths; /* arrived, done; bytes of messages */
@@ -59,7 +60,7 @@ void ends_load(void);
 /* extra may be NULL: options to take connect_timeout_ns and write_bytes_limit from. */
 void host_open(struct host *host, const struct fabric_options *extra);
 void host_close(struct host *host);
-/* Poll until nothing is left. Returns whether there was anything. */
+/* Poll until nothing is left, or a good while under a flood. Returns whether there was anything. */
 bool host_drain(struct host *host);
 /* Drive the hosts (NULL: none) once, asleep until one of them or fd (-1: none) has something. */
 void hosts_step(struct host *a, struct host *b, int fd);
