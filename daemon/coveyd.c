@@ -215,14 +215,13 @@ static void close_signals(int signal_fd)
     sigprocmask(SIG_UNBLOCK, &signals, NULL);
 }
 
-static void notify_or_warn(struct server *server, const char *assignments)
+/* Tell the service manager assignments and the view. */
+static int tell_manager(struct server *server, const char *assignments, struct fail *fail)
 {
     char view[256];
-    struct fail fail = {0};
 
     server_describe(server, view, sizeof(view));
-    if (notify_send(&fail, "%sSTATUS=%s", assignments, view) != 0)
-        logger_print(COVEY_LOG_WARNING, "%s", fail.text);
+    return notify_send(fail, "%sSTATUS=%s", assignments, view);
 }
 
 static void take_client(struct server *server, struct endpoint *endpoint)
@@ -257,10 +256,11 @@ static bool take_signal(struct server *server, int signal_fd)
 /* Whether the daemon goes on. */
 static bool take_news(struct server *server)
 {
+    struct fail ignored = {0};
     uint64_t count;
 
     if (read(server->wake_fd, &count, sizeof(count)) == sizeof(count))
-        notify_or_warn(server, "");
+        tell_manager(server, "", &ignored);
     return !server->stop_wanted;
 }
 
@@ -318,11 +318,12 @@ static int run(const struct arguments *arguments, const struct covey_options *op
     }
     logger_print(COVEY_LOG_INFO, "coveyd " PACKAGE_VERSION ": node %s listens, control socket %s",
                  server.node_name, covey_options_control_socket(options));
-    notify_or_warn(&server, "READY=1\n");
+    if (tell_manager(&server, "READY=1\n", &fail) != 0)
+        logger_print(COVEY_LOG_WARNING, "%s", fail.text);
     if (ready_fd >= 0)
         detach_ready(ready_fd);
     serve_until_stopped(&server, endpoint, signal_fd);
-    notify_or_warn(&server, "STOPPING=1\n");
+    tell_manager(&server, "STOPPING=1\n", &fail);
     close_signals(signal_fd);
     endpoint_retire(endpoint);
     left = server_close(&server);

@@ -144,14 +144,12 @@ START_TEST(test_file_at_the_path_is_refused_and_kept)
 {
     struct node node;
     struct result result;
-    char text[16];
 
     node_init(&node, 1);
     node_file(&node, "n0.sock", 10, 1);
     node_run(&node, &result);
     ck_assert_int_eq(result.status, 1);
     ck_assert_ptr_nonnull(strstr(result.errors, "is not a socket"));
-    process_read(node.socket, text, sizeof(text));
     ck_assert(exists(node.socket));
     ck_assert(!exists(node_path(&node, "n0.sock.lock")));
     unlink(node.socket);
@@ -641,7 +639,6 @@ START_TEST(test_clients_that_die_leave_nothing_behind)
     node_start(&node);
     node_covey(&node, &result, "put", "models", "pinned", node_file(&node, "file", 100000, 1), NULL);
     ck_assert_msg(result.status == 0, "%s", result.errors);
-    PROCESS_AWAIT(process_threads(node.pid) > 0);
     descriptors = process_descriptors(node.pid);
     threads = process_threads(node.pid);
     for (unsigned i = 0; i < 1000; i++) {
@@ -652,8 +649,9 @@ START_TEST(test_clients_that_die_leave_nothing_behind)
     PROCESS_AWAIT(process_threads(node.pid) <= threads && process_descriptors(node.pid) <= descriptors);
     node_covey(&node, &result, "rm", "models", "pinned", NULL);
     ck_assert_msg(result.status == 0, "%s", result.errors);
-    PROCESS_AWAIT(
-        (node_covey(&node, &result, "--json", "groups", NULL), strstr(result.output, "bench") == NULL));
+    /* benches whose clients died remove what they put */
+    PROCESS_AWAIT((node_covey(&node, &result, "--json", "objects", "models", NULL),
+                   result.status == 0 && strstr(result.output, "bench-") == NULL));
     node_fini(&node);
 }
 END_TEST

@@ -221,20 +221,42 @@ START_TEST(test_frame_with_too_many_descriptors_is_refused_and_leaks_none)
 }
 END_TEST
 
+/* Allow no descriptor from `first` on. */
+static void limit_descriptors(int first)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = (rlim_t)first;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Whether that works: valgrind keeps a limit of its own and does not tell the kernel. */
+static bool can_limit_descriptors(void)
+{
+    const char *preloaded = getenv("LD_PRELOAD");
+    bool can = preloaded == NULL || strstr(preloaded, "vgpreload") == NULL;
+
+    if (!can)
+        fputs("skipped: valgrind does not limit descriptors\n", stderr);
+    return can;
+}
+
 START_TEST(test_reader_knows_when_the_kernel_dropped_descriptors)
 {
-    struct rlimit limit, low;
+    struct rlimit limit;
     struct line line;
     int many[8];
     size_t descriptors;
 
+    if (!can_limit_descriptors())
+        return;
     line_open(&line);
     for (size_t i = 0; i < 8; i++)
         many[i] = line.near;
     send_number(&line, 5, many, 8);
     getrlimit(RLIMIT_NOFILE, &limit);
-    low = (struct rlimit){.rlim_cur = (rlim_t)line.far + 3, .rlim_max = limit.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &low);
+    limit_descriptors(line.far + 1);
     ck_assert_int_eq(receive_number(&line, &descriptors), 5);
     setrlimit(RLIMIT_NOFILE, &limit);
     ck_assert(line.reader.descriptors_lost);
@@ -842,23 +864,38 @@ START_TEST(test_missing_daemon_is_named_by_its_path)
 }
 END_TEST
 
-/* In a child that is another user: connect, and return the code of the error reply (or of the connect). */
-static int connect_as_nobody(const char *path)
+/* The code of the error that a daemon sends to who has just connected; "" if it sends none. */
+static void read_error_code(int socket, char *code, size_t room)
 {
     struct frame_reader reader = {0};
     struct reply reply;
     struct fail fail = {0};
     json_t *document;
+
+    code[0] = '\0';
+    if (frame_receive(socket, &reader, &document, &fail) == 1) {
+        if (reply_decode(document, &reply, &fail) == 0)
+            snprintf(code, room, "%s", item_get_text(reply.body, "code"));
+        json_decref(document);
+    }
+    frame_reader_fini(&reader);
+}
+
+/* In a child that is another user. 0: the daemon said that it may not; otherwise why it could not connect. */
+static int connect_as_nobody(const char *path)
+{
+    struct fail fail = {0};
+    char code[32];
     int fd, result;
 
     if (setuid(NOBODY) != 0)
-        return -1;
+        return 1;
     result = endpoint_connect(path, 1000, &fd, &fail);
     if (result != 0)
         return -result;
-    if (frame_receive(fd, &reader, &document, &fail) != 1 || reply_decode(document, &reply, &fail) != 0)
-        return -1;
-    return strcmp(item_get_text(reply.body, "code"), "PERMISSION") == 0 ? 0 : -1;
+    read_error_code(fd, code, sizeof(code));
+    close(fd);
+    return strcmp(code, "PERMISSION") == 0 ? 0 : 1;
 }
 
 static int wait_for(pid_t child)
@@ -909,19 +946,20 @@ START_TEST(test_client_is_told_when_the_daemon_may_open_no_more_files)
 {
     struct place place;
     struct endpoint *endpoint;
-    struct rlimit limit, low;
+    struct rlimit limit;
     struct frame_reader reader = {0};
     struct reply reply;
     struct fail fail = {0};
     json_t *document;
     int client, served, result;
 
+    if (!can_limit_descriptors())
+        return;
     place_make(&place);
     endpoint = bind_good(place.path);
     ck_assert_int_eq(endpoint_connect(place.path, 1000, &client, &fail), 0);
     getrlimit(RLIMIT_NOFILE, &limit);
-    low = (struct rlimit){.rlim_cur = (rlim_t)client, .rlim_max = limit.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &low);
+    limit_descriptors(client + 1);
     result = endpoint_accept(endpoint, &served, &fail);
     setrlimit(RLIMIT_NOFILE, &limit);
     ck_assert_int_eq(result, COVEY_TOO_LARGE);
