@@ -86,18 +86,6 @@ const char *units_count(uint64_t number, const char *noun, struct unit_text *out
     return out->text;
 }
 
-/* The factor of a unit's name, 0 if it is none. */
-static uint64_t unit_factor(const char *name)
-{
-    if (name[0] == '\0')
-        return 1;
-    for (unsigned i = 0; i < 5; i++) {
-        if (strcmp(name, byte_units[i]) == 0)
-            return UINT64_C(1) << (10 * i);
-    }
-    return 0;
-}
-
 bool units_parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number)
 {
     unsigned long long parsed;
@@ -109,26 +97,5 @@ bool units_parse_number(const char *text, uint64_t minimum, uint64_t maximum, ui
         parsed > maximum)
         return false;
     *number = parsed;
-    return true;
-}
-
-bool units_parse_bytes(const char *text, uint64_t *bytes)
-{
-    size_t digits = strspn(text, "0123456789.");
-    uint64_t factor = unit_factor(text + digits);
-    char number[24];
-    char *end;
-    double parsed;
-
-    if (digits == 0 || digits >= sizeof(number) || !isdigit((unsigned char)text[0]) || factor == 0)
-        return false;
-    memcpy(number, text, digits);
-    number[digits] = '\0';
-    if (strchr(number, '.') == NULL)
-        return units_parse_number(number, 0, UINT64_MAX / factor, bytes) && (*bytes *= factor, true);
-    parsed = strtod(number, &end) * (double)factor;
-    if (*end != '\0' || parsed >= 9007199254740992.0 || parsed != (double)(uint64_t)parsed)
-        return false;
-    *bytes = (uint64_t)parsed;
     return true;
 }

@@ -32,9 +32,6 @@ const char *units_count(uint64_t number, const char *noun, struct unit_text *out
 #define UNITS_AGE(ns)             units_age((ns), &(struct unit_text){{0}})
 #define UNITS_RATE(gb_per_s)      units_rate((gb_per_s), &(struct unit_text){{0}})
 
-/* "4096", "64MiB", "1.5GiB": bytes alone, or with B, KiB, MiB, GiB or TiB; a whole number of bytes. */
-bool units_parse_bytes(const char *text, uint64_t *bytes);
-
 /* A decimal number and nothing else, minimum..maximum. */
 bool units_parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 

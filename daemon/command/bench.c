@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/quantity.h"
 #include "control/item.h"
 #include "daemon/units.h"
 
@@ -115,21 +116,28 @@ static int run(struct bench *bench, const struct request *request)
     return bench->counted == request->count ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* A number of bytes, or one with a unit. Whether it is. */
+static bool parse_size(const char *text, uint64_t *bytes, struct fail *fail)
+{
+    if (units_parse_number(text, 1, INT64_MAX, bytes))
+        return true;
+    return quantity_parse_size(text, bytes, fail) == 0 && *bytes > 0;
+}
+
 /* Returns -1 to go on, or the exit status. */
 static int parse(struct cli *cli, const struct command *command, int argc, char **argv,
                  struct request *request)
 {
     static const struct option options[] = {
         {"bytes", required_argument, NULL, 'b'}, {"count", required_argument, NULL, 'c'}, CLI_OPTIONS};
+    struct fail fail = {0};
     int option, status;
 
     while ((option = getopt_long(argc, argv, "b:c:", options, NULL)) != -1) {
         switch (option) {
         case 'b':
-            if (!units_parse_bytes(optarg, &request->bytes) || request->bytes == 0 ||
-                request->bytes > INT64_MAX)
-                return cli_usage(command,
-                                 "--bytes takes a size of at least 1, such as 4096, 64MiB or 1.5GiB");
+            if (!parse_size(optarg, &request->bytes, &fail))
+                return cli_usage(command, fail.code != 0 ? fail.text : "--bytes is at least 1");
             break;
         case 'c':
             if (!units_parse_number(optarg, 1, REQUEST_BENCH_COUNT_MAX, &request->count))

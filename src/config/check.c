@@ -9,6 +9,7 @@
 
 #include <covey/covey.h>
 
+#include "base/quantity.h"
 #include "config/values.h"
 
 /* --- Nodes --------------------------------------------------------------------------------------------- */
@@ -183,15 +184,16 @@ static bool is_default(const struct draft_number *number)
 static void check_order(const struct draft_number *sooner, const char *sooner_name, unsigned times,
                         const struct draft_number *later, const char *later_name, struct report *report)
 {
-    struct value_text least, is, other;
+    struct quantity_text least, is, other;
 
     if (sooner->wrong || later->wrong || later->value >= times * sooner->value)
         return;
     report_add(report, is_default(later) ? sooner->line : later->line,
                "cluster.%s: %s%s is less than %s%s, which is %s%s; wants at least %s", later_name,
-               value_format_time(later->value, &is), is_default(later) ? " (the default)" : "",
-               times == 2 ? "two times " : "", sooner_name, value_format_time(sooner->value, &other),
-               is_default(sooner) ? " (the default)" : "", value_format_time(times * sooner->value, &least));
+               quantity_format_time(later->value, &is), is_default(later) ? " (the default)" : "",
+               times == 2 ? "two times " : "", sooner_name, quantity_format_time(sooner->value, &other),
+               is_default(sooner) ? " (the default)" : "",
+               quantity_format_time(times * sooner->value, &least));
 }
 
 static void check_times(const struct draft_cluster *cluster, struct report *report)
@@ -296,7 +298,7 @@ static void check_staging(const struct draft *draft, size_t index, struct report
     const struct draft_group *group = draft_group(draft, index);
     const struct draft_number *staging = &draft->staging.bytes;
     uint64_t least = STAGING_BLOCKS_MIN * group->block_bytes.value;
-    struct value_text is, block, wants;
+    struct quantity_text is, block, wants;
 
     if (group->memory.text == NULL || strcmp(group->memory.text, "host") == 0)
         return;
@@ -305,8 +307,8 @@ static void check_staging(const struct draft *draft, size_t index, struct report
     report_add(report, group->block_bytes.line,
                "groups[%zu].block: %d blocks of %s do not fit in staging.size, %s; wants smaller blocks or a "
                "staging.size of at least %s",
-               index, STAGING_BLOCKS_MIN, value_format_size(group->block_bytes.value, &block),
-               value_format_size(staging->value, &is), value_format_size(least, &wants));
+               index, STAGING_BLOCKS_MIN, quantity_format_size(group->block_bytes.value, &block),
+               quantity_format_size(staging->value, &is), quantity_format_size(least, &wants));
 }
 
 static void check_groups(const struct draft *draft, struct report *report)

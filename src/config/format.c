@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "config/options.h"
 #include "config/values.h"
@@ -30,15 +31,15 @@ static void append_key(struct text *text, const char *begin, const char *value)
 
 static void append_cluster(struct text *text, const struct covey_options *options)
 {
-    struct value_text heartbeat, suspect, stall;
+    struct quantity_text heartbeat, suspect, stall;
 
     append_key(text, "    name = ", options->cluster_name);
     text_append(text, "    insecure = %s;\n", options->insecure ? "true" : "false");
     append_key(text, "    quorum = ", quorum_words[options->quorum]);
     text_append(text, "    heartbeat = \"%s\";\n    suspect_after = \"%s\";\n    stall_after = \"%s\";\n",
-                value_format_time(options->heartbeat_ns, &heartbeat),
-                value_format_time(options->suspect_after_ns, &suspect),
-                value_format_time(options->stall_after_ns, &stall));
+                quantity_format_time(options->heartbeat_ns, &heartbeat),
+                quantity_format_time(options->suspect_after_ns, &suspect),
+                quantity_format_time(options->stall_after_ns, &stall));
 }
 
 static void append_node(struct text *text, const struct node_options *node)
@@ -88,16 +89,16 @@ static void append_group(struct text *text, const struct covey_options *options,
                          const struct group_options *group)
 {
     size_t schedule = group->schedule_auto ? SCHEDULE_WORD_AUTO : (size_t)group->schedule;
-    struct value_text size;
+    struct quantity_text size;
 
     append_key(text, "    { name = ", group->name);
     append_members(text, options, group);
     append_memory(text, group);
     text_append(text, "      budget = \"%s\";\n      keep_versions = %" PRIu32 ";\n",
-                value_format_size(group->budget_bytes, &size), group->keep_versions);
+                quantity_format_size(group->budget_bytes, &size), group->keep_versions);
     append_key(text, "      schedule = ", schedule_words[schedule]);
     text_append(text, "      block = \"%s\"; }",
-                group->block_bytes == 0 ? "auto" : value_format_size(group->block_bytes, &size));
+                group->block_bytes == 0 ? "auto" : quantity_format_size(group->block_bytes, &size));
 }
 
 static void append_groups(struct text *text, const struct covey_options *options)
@@ -139,7 +140,7 @@ static void append_control(struct text *text, const struct covey_options *option
 int covey_options_text(const struct covey_options *options, char **text)
 {
     struct text whole = {0};
-    struct value_text size;
+    struct quantity_text size;
     char *bytes;
 
     text_append(&whole, "cluster: {\n");
@@ -153,7 +154,7 @@ int covey_options_text(const struct covey_options *options, char **text)
     text_append(&whole, "fabric: { provider = \"%s\"; };\ngroups: (\n", options->provider);
     append_groups(&whole, options);
     text_append(&whole, ");\nstaging: { size = \"%s\"; };\n",
-                value_format_size(options->staging_bytes, &size));
+                quantity_format_size(options->staging_bytes, &size));
     append_control(&whole, options);
     text_append(&whole, "log: { level = \"%s\"; };\n", level_words[options->log_level]);
     bytes = text_take(&whole);

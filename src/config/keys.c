@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/name.h"
+#include "base/quantity.h"
 #include "base/text.h"
 #include "config/draft.h"
 #include "config/values.h"
@@ -209,7 +210,7 @@ static void read_size(struct reader *reader, const config_setting_t *setting, co
     struct draft_number *number = begin_number(setting, key, object);
     uint64_t bytes;
 
-    if (!read_quantity(reader, setting, key, value_parse_size, 1, &bytes))
+    if (!read_quantity(reader, setting, key, quantity_parse_size, 1, &bytes))
         return;
     if (in_range(key, bytes))
         set_number(number, bytes);
@@ -219,11 +220,11 @@ static void read_size(struct reader *reader, const config_setting_t *setting, co
 
 static void wish_size(const struct key *key, struct wish *wish)
 {
-    struct value_text min, max;
+    struct quantity_text min, max;
 
     snprintf(wish->text, sizeof(wish->text),
              "a size from %s to %s, in quotes with its unit or an integer of bytes",
-             value_format_size(key->min, &min), value_format_size(key->max, &max));
+             quantity_format_size(key->min, &min), quantity_format_size(key->max, &max));
 }
 
 static void read_power(struct reader *reader, const config_setting_t *setting, const struct key *key,
@@ -236,7 +237,7 @@ static void read_power(struct reader *reader, const config_setting_t *setting, c
         set_number(number, 0);
         return;
     }
-    if (!read_quantity(reader, setting, key, value_parse_size, 1, &bytes))
+    if (!read_quantity(reader, setting, key, quantity_parse_size, 1, &bytes))
         return;
     if (!in_range(key, bytes))
         refuse_range(reader, setting, key);
@@ -248,10 +249,10 @@ static void read_power(struct reader *reader, const config_setting_t *setting, c
 
 static void wish_power(const struct key *key, struct wish *wish)
 {
-    struct value_text min, max;
+    struct quantity_text min, max;
 
     snprintf(wish->text, sizeof(wish->text), "\"auto\" or a size that is a power of two from %s to %s",
-             value_format_size(key->min, &min), value_format_size(key->max, &max));
+             quantity_format_size(key->min, &min), quantity_format_size(key->max, &max));
 }
 
 static void read_time(struct reader *reader, const config_setting_t *setting, const struct key *key,
@@ -260,7 +261,7 @@ static void read_time(struct reader *reader, const config_setting_t *setting, co
     struct draft_number *number = begin_number(setting, key, object);
     uint64_t ns;
 
-    if (!read_quantity(reader, setting, key, value_parse_time, NS_PER_MS, &ns))
+    if (!read_quantity(reader, setting, key, quantity_parse_time, NS_PER_MS, &ns))
         return;
     if (in_range(key, ns))
         set_number(number, ns);
@@ -270,11 +271,11 @@ static void read_time(struct reader *reader, const config_setting_t *setting, co
 
 static void wish_time(const struct key *key, struct wish *wish)
 {
-    struct value_text min, max;
+    struct quantity_text min, max;
 
     snprintf(wish->text, sizeof(wish->text),
              "a time from %s to %s, in quotes with its unit or an integer of milliseconds",
-             value_format_time(key->min, &min), value_format_time(key->max, &max));
+             quantity_format_time(key->min, &min), quantity_format_time(key->max, &max));
 }
 
 static void read_boolean(struct reader *reader, const config_setting_t *setting, const struct key *key,

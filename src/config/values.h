@@ -10,19 +10,6 @@
 #include "base/fail.h"
 #include "config/host.h"
 
-/* "256MiB", "1.5GiB", "65536B": units B, KiB, MiB, GiB, TiB, and a whole number of bytes in the end. */
-int value_parse_size(const char *text, uint64_t *bytes, struct fail *fail);
-
-/* "100ms", "1.5s": units ns, us, ms, s, min, and a whole number of nanoseconds in the end. */
-int value_parse_time(const char *text, uint64_t *ns, struct fail *fail);
-
-/* The same exactly, in the largest unit that has no fraction. */
-struct value_text {
-    char text[32];
-};
-const char *value_format_size(uint64_t bytes, struct value_text *out);
-const char *value_format_time(uint64_t ns, struct value_text *out);
-
 /* "10.0.0.1:7400", "[2001:db8::1]:7400", "host.example:7400". A port is always there, 1..65535. Addresses
  * that are nobody's own (unspecified, multicast, broadcast, link-local, IPv4 in IPv6) are refused. Host names
  * are looked up with host->resolve. */

@@ -97,6 +97,52 @@ START_TEST(test_every_command_names_the_socket_when_no_daemon_runs)
 }
 END_TEST
 
+/* Run covey without -s; its errors. */
+static void run_bare(const struct node *node, struct result *result, const char *const *arguments)
+{
+    const char *output = node_path(node, "bare.output"), *errors = node_path(node, "bare.errors");
+
+    result->status = process_wait(process_start(arguments, output, errors));
+    process_read(output, result->output, sizeof(result->output));
+    process_read(errors, result->errors, sizeof(result->errors));
+}
+
+START_TEST(test_daemon_is_found_by_environment_by_node_or_alone)
+{
+    static const char *const plain[] = {"./covey", "view", NULL};
+    static const char *const by_node[] = {"./covey", "-n", "n7", "view", NULL};
+    struct node node;
+    struct result result;
+
+    unsetenv("COVEY_SOCKET");
+    node_init(&node, 1);
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", "/run", "tmpfs", 0, NULL) != 0) {
+        fputs("skipped: /run cannot be hidden here\n", stderr);
+        return;
+    }
+    run_bare(&node, &result, plain);
+    expect_error(&result, "there is no socket in /run/covey");
+    mkdir("/run/covey", 0755);
+    close(open("/run/covey/n1.sock", O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+    run_bare(&node, &result, plain);
+    expect_error(&result, "/run/covey/n1.sock");
+    close(open("/run/covey/n2.sock", O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+    close(open("/run/covey/n2.sock.lock", O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+    run_bare(&node, &result, plain);
+    expect_error(&result, "choose one with -n NODE:");
+    ck_assert(strstr(result.errors, " n1") != NULL && strstr(result.errors, " n2") != NULL);
+    run_bare(&node, &result, by_node);
+    expect_error(&result, "/run/covey/n7.sock");
+    setenv("COVEY_SOCKET", node.socket, 1);
+    run_bare(&node, &result, plain);
+    expect_error(&result, node.socket);
+    run_bare(&node, &result, by_node);
+    expect_error(&result, "/run/covey/n7.sock");
+    node_fini(&node);
+}
+END_TEST
+
 START_TEST(test_wrong_command_line_is_status_64)
 {
     struct node node;
@@ -120,6 +166,7 @@ START_TEST(test_wrong_command_line_is_status_64)
     WRONG("bench", "--bytes", "0");
     WRONG("bench", "--bytes", "12Q");
     WRONG("bench", "--bytes", "-1");
+    WRONG("bench", "--bytes", "0.3B");
     WRONG("bench", "--bytes", "16777216TiB");
     WRONG("bench", "--count", "0");
     WRONG("bench", "one", "two");
@@ -873,6 +920,7 @@ END_TEST
 
 SUITE_MAIN(
     "covey", 120, SUITE_TEST(test_every_command_names_the_socket_when_no_daemon_runs),
+    SUITE_TEST(test_daemon_is_found_by_environment_by_node_or_alone),
     SUITE_TEST(test_wrong_command_line_is_status_64), SUITE_TEST(test_json_has_the_documented_keys),
     SUITE_TEST(test_view_without_quorum_is_status_2), SUITE_TEST(test_piped_output_has_no_escape_codes),
     SUITE_TEST(test_events_follow_what_happens), SUITE_TEST(test_watchers_of_the_view_end_with_the_daemon),

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "config/load.h"
 #include "config/values.h"
@@ -1243,32 +1244,32 @@ END_TEST
 
 START_TEST(test_sizes_and_times_are_exact_or_refused)
 {
-    struct value_text text;
+    struct quantity_text text;
     struct fail fail;
     uint64_t value;
 
-    ck_assert_int_eq(value_parse_size("1.5GiB", &value, &fail), 0);
+    ck_assert_int_eq(quantity_parse_size("1.5GiB", &value, &fail), 0);
     ck_assert_uint_eq(value, UINT64_C(1610612736));
-    ck_assert_int_eq(value_parse_size("7 MiB", &value, &fail), 0);
+    ck_assert_int_eq(quantity_parse_size("7 MiB", &value, &fail), 0);
     ck_assert_uint_eq(value, UINT64_C(7) << 20);
-    ck_assert_int_eq(value_parse_size("8388607TiB", &value, &fail), 0);
+    ck_assert_int_eq(quantity_parse_size("8388607TiB", &value, &fail), 0);
     ck_assert_uint_eq(value, UINT64_C(8388607) << 40);
-    ck_assert_int_eq(value_parse_size("8388608TiB", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size("18446744073709551616B", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size("0.5B", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size("1.2.3MiB", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size(".5MiB", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size("5.MiB", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size("-1MiB", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size("1  MiB", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size("1mib", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_size("", &value, &fail), COVEY_INVALID);
-    ck_assert_int_eq(value_parse_time("2min", &value, &fail), 0);
+    ck_assert_int_eq(quantity_parse_size("8388608TiB", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size("18446744073709551616B", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size("0.5B", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size("1.2.3MiB", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size(".5MiB", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size("5.MiB", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size("-1MiB", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size("1  MiB", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size("1mib", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_size("", &value, &fail), COVEY_INVALID);
+    ck_assert_int_eq(quantity_parse_time("2min", &value, &fail), 0);
     ck_assert_uint_eq(value, UINT64_C(120000000000));
-    ck_assert_str_eq(value_format_time(value, &text), "2min");
-    ck_assert_str_eq(value_format_time(1500000, &text), "1500us");
-    ck_assert_str_eq(value_format_size(1048577, &text), "1048577B");
-    ck_assert_str_eq(value_format_size(0, &text), "0B");
+    ck_assert_str_eq(quantity_format_time(value, &text), "2min");
+    ck_assert_str_eq(quantity_format_time(1500000, &text), "1500us");
+    ck_assert_str_eq(quantity_format_size(1048577, &text), "1048577B");
+    ck_assert_str_eq(quantity_format_size(0, &text), "0B");
 }
 END_TEST
 
