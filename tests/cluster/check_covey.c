@@ -307,6 +307,33 @@ START_TEST(test_json_has_the_documented_keys)
 }
 END_TEST
 
+START_TEST(test_every_counter_is_in_the_manual)
+{
+    const char *srcdir = getenv("srcdir");
+    char path[256], manual[OUTPUT_MAX];
+    struct node node;
+    struct result result;
+    json_t *document;
+    const json_t *stats;
+
+    snprintf(path, sizeof(path), "%s/doc/covey.1", srcdir != NULL ? srcdir : ".");
+    process_read(path, manual, sizeof(manual));
+    node_init(&node, 1);
+    node_start(&node);
+    node_covey(&node, &result, "--json", "stats", NULL);
+    document = parse_output(&result);
+    stats = json_object_get(document, "stats");
+    ck_assert_uint_gt(json_array_size(stats), 0);
+    for (size_t i = 0; i < json_array_size(stats); i++) {
+        const char *name = item_get_text(json_array_get(stats, i), "name");
+
+        ck_assert_msg(strstr(manual, name) != NULL, "%s is not in covey(1)", name);
+    }
+    json_decref(document);
+    node_fini(&node);
+}
+END_TEST
+
 START_TEST(test_view_without_quorum_is_status_2)
 {
     struct node node;
@@ -918,21 +945,24 @@ START_TEST(test_bench_tells_of_every_put_and_leaves_no_object)
 }
 END_TEST
 
-SUITE_MAIN(
-    "covey", 120, SUITE_TEST(test_every_command_names_the_socket_when_no_daemon_runs),
-    SUITE_TEST(test_daemon_is_found_by_environment_by_node_or_alone),
-    SUITE_TEST(test_wrong_command_line_is_status_64), SUITE_TEST(test_json_has_the_documented_keys),
-    SUITE_TEST(test_view_without_quorum_is_status_2), SUITE_TEST(test_piped_output_has_no_escape_codes),
-    SUITE_TEST(test_events_follow_what_happens), SUITE_TEST(test_watchers_of_the_view_end_with_the_daemon),
-    SUITE_TEST(test_file_comes_back_as_it_was), SUITE_TEST(test_versions_are_told_apart),
-    SUITE_TEST(test_folder_comes_back_as_it_was), SUITE_TEST(test_files_of_the_same_name_get_longer_ones),
-    SUITE_TEST(test_thousands_of_files_are_one_object),
-    SUITE_TEST(test_daemon_that_may_open_too_few_files_says_so),
-    SUITE_TEST(test_put_names_the_file_that_it_cannot_take), SUITE_TEST(test_get_leaves_what_is_there),
-    SUITE_TEST(test_buffer_cannot_lead_out_of_its_directory),
-    SUITE_TEST(test_full_disk_is_a_sentence_and_leaves_no_part),
-    SUITE_TEST(test_file_size_limit_is_a_sentence_and_leaves_no_part),
-    SUITE_TEST(test_interrupted_get_leaves_no_part), SUITE_TEST(test_interrupted_put_says_what_becomes_of_it),
-    SUITE_TEST(test_daemon_that_answers_nonsense_is_an_error),
-    SUITE_TEST(test_names_from_elsewhere_cannot_command_the_terminal),
-    SUITE_TEST(test_removed_object_is_gone), SUITE_TEST(test_bench_tells_of_every_put_and_leaves_no_object))
+SUITE_MAIN("covey", 120, SUITE_TEST(test_every_command_names_the_socket_when_no_daemon_runs),
+           SUITE_TEST(test_daemon_is_found_by_environment_by_node_or_alone),
+           SUITE_TEST(test_wrong_command_line_is_status_64), SUITE_TEST(test_json_has_the_documented_keys),
+           SUITE_TEST(test_every_counter_is_in_the_manual), SUITE_TEST(test_view_without_quorum_is_status_2),
+           SUITE_TEST(test_piped_output_has_no_escape_codes), SUITE_TEST(test_events_follow_what_happens),
+           SUITE_TEST(test_watchers_of_the_view_end_with_the_daemon),
+           SUITE_TEST(test_file_comes_back_as_it_was), SUITE_TEST(test_versions_are_told_apart),
+           SUITE_TEST(test_folder_comes_back_as_it_was),
+           SUITE_TEST(test_files_of_the_same_name_get_longer_ones),
+           SUITE_TEST(test_thousands_of_files_are_one_object),
+           SUITE_TEST(test_daemon_that_may_open_too_few_files_says_so),
+           SUITE_TEST(test_put_names_the_file_that_it_cannot_take), SUITE_TEST(test_get_leaves_what_is_there),
+           SUITE_TEST(test_buffer_cannot_lead_out_of_its_directory),
+           SUITE_TEST(test_full_disk_is_a_sentence_and_leaves_no_part),
+           SUITE_TEST(test_file_size_limit_is_a_sentence_and_leaves_no_part),
+           SUITE_TEST(test_interrupted_get_leaves_no_part),
+           SUITE_TEST(test_interrupted_put_says_what_becomes_of_it),
+           SUITE_TEST(test_daemon_that_answers_nonsense_is_an_error),
+           SUITE_TEST(test_names_from_elsewhere_cannot_command_the_terminal),
+           SUITE_TEST(test_removed_object_is_gone),
+           SUITE_TEST(test_bench_tells_of_every_put_and_leaves_no_object))
