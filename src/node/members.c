@@ -11,6 +11,7 @@
 #include "core/membership.h"
 #include "node/outbox.h"
 #include "node/replication.h"
+#include "node/tcp.h"
 
 /* Members beside the configured nodes, and links to processes that are none (any more). */
 #define ELASTIC_MAX 32
@@ -20,6 +21,8 @@
 #define BATCH_NS    UINT64_C(5000000)
 
 #define SLOT_NONE   UINT32_MAX
+
+_Static_assert(TCP_ADDRESS_BYTES == VIEW_ADDRESS_BYTES, "a view's address is one of TCP");
 
 struct members {
     struct covey_node *node;
@@ -43,27 +46,6 @@ struct members {
 
 /* --- Made -------------------------------------------------------------------------------------------------
  */
-
-static void encode_address(const struct covey_options *options, uint8_t address[VIEW_ADDRESS_BYTES])
-{
-    const struct sockaddr *any = (const struct sockaddr *)&options->self.sockaddr;
-
-    memset(address, 0, VIEW_ADDRESS_BYTES);
-    if (any->sa_family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)any;
-
-        address[0] = 4;
-        memcpy(address + 2, &in->sin_port, 2);
-        memcpy(address + 4, &in->sin_addr, 4);
-    } else {
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)any;
-
-        address[0] = 6;
-        memcpy(address + 2, &in6->sin6_port, 2);
-        memcpy(address + 4, &in6->sin6_addr, 16);
-        memcpy(address + 20, &in6->sin6_scope_id, 4);
-    }
-}
 
 static int make_lists(struct members *members, struct fail *fail)
 {
@@ -106,7 +88,7 @@ static void fill_config(const struct members *members, struct membership_config 
     if (config->members_max > COVEY_MEMBERS_MAX)
         config->members_max = COVEY_MEMBERS_MAX;
     randombytes_buf(&config->seed, sizeof(config->seed));
-    encode_address(options, config->address);
+    tcp_encode_address(&options->self.sockaddr, config->address);
 }
 
 static int make_table(struct members *members, struct fail *fail)
@@ -356,6 +338,35 @@ static void disconnect(struct members *members, uint32_t slot)
         peers_disconnect(members->node->peers, peer, COVEY_EVICTED, "it is no member of the view any more");
 }
 
+/* A process that this node has to be linked with, and may not know: an elastic one. */
+static void look_for(struct members *members, const struct membership_peer *peer)
+{
+    struct sockaddr_storage address;
+    struct fail fail;
+    socklen_t bytes;
+
+    if (options_node(members->node->options, peer->id) != NULL)
+        return;
+    if (!tcp_decode_address(peer->address, &address, &bytes))
+        log_debug(&members->node->log, "%s is said to listen at no address", member_name(members, peer->id));
+    else if (peers_learn(members->node->peers, peer->id, &address, bytes, &fail) != 0)
+        log_warning(&members->node->log, "%s", fail.text);
+}
+
+/* Elastic nodes that have left are not looked for any more. */
+static void forget_left(const struct members *members)
+{
+    const struct membership_actions *actions = &members->actions;
+
+    for (uint32_t rank = 0; rank < actions->previous->count; rank++) {
+        uint32_t id = actions->previous->members[rank].id;
+        struct peer *peer = bitmap_get(actions->left, rank) ? peers_find(members->node->peers, id) : NULL;
+
+        if (peer != NULL && !view_has(&members->node->view, id))
+            peers_forget(members->node->peers, peer);
+    }
+}
+
 static void carry_out(struct members *members)
 {
     const struct membership_actions *actions = &members->actions;
@@ -364,8 +375,12 @@ static void carry_out(struct members *members)
         members->node->wedged_ns = members->node->now_ns;
     log_traces(members);
     push_all(members);
-    if (actions->installed)
+    if (actions->installed) {
         install(members);
+        forget_left(members);
+    }
+    for (uint32_t i = 0; i < actions->connect_count; i++)
+        look_for(members, &actions->connects[i]);
     for (uint32_t i = 0; i < actions->disconnect_count; i++)
         disconnect(members, actions->disconnects[i]);
     if (actions->state_changed)
@@ -462,6 +477,7 @@ int members_message(struct covey_node *node, struct peer *peer, const struct mes
     link->linked = true;
     event.slot = link->slot;
     event.peer = (struct membership_peer){.id = peer->id, .incarnation = peer->incarnation};
+    tcp_encode_address(&peer->sockaddr, event.peer.address);
     members_event(members, event);
     return 0;
 }

@@ -5,13 +5,14 @@
 /* The other nodes: find them, prove who is who, join them by fabric links, notice when they go.
  *
  * Every node listens on its one configured TCP address. Of two nodes one dials: the elastic one (not in the
- * list), else the one with the higher id. On the connection both prove knowledge of the cluster's secret
+ * list), else the one with the higher id; of two elastic ones whoever learns of the other, and if both do,
+ * the connection of the higher id counts. On the connection both prove knowledge of the cluster's secret
  * before anything else is parsed, and compare protocol version, cluster, configuration and ids
- * (src/wire/handshake.h); in the sealed part each gives its incarnation, its fabric address and tokens for
- * the two lanes. The dialer then makes both fabric links. A peer is up when both lanes are; the TCP
- * connection stays open, idle, and its end (a killed process closes it at once) takes the peer down. When
- * anything of a peer breaks, everything of it is closed; `down` is called after the last event of both lanes.
- * Then the dialer tries again, with a back-off from 50 ms to 2 s with jitter.
+ * (src/wire/handshake.h); in the sealed part each gives its incarnation and its fabric address. The dialer
+ * then makes both fabric links, with tokens that follow from the handshake. A peer is up when both lanes are;
+ * the TCP connection stays open, idle, and its end (a killed process closes it at once) takes the peer down.
+ * When anything of a peer breaks, everything of it is closed; `down` is called after the last event of both
+ * lanes. Then the dialer tries again, with a back-off from 50 ms to 2 s with jitter.
  *
  * A peer that presents a new incarnation while the old one is up replaces it: first `down`, then `up`. A
  * second process with the id of this node, or of a peer that is up and answers, is refused and named; whether
@@ -62,9 +63,8 @@ int peers_open(uv_loop_t *loop, const struct covey_options *options, uint64_t in
                struct fabric *fabric, const struct log *log, const struct peers_callbacks *callbacks,
                void *context, struct peers **peers, struct fail *fail);
 
-/* An elastic node listens there, as another member says: look for it, if it is this node that dials. Elastic
- * nodes know the list and each of them dials all of it; of each other they know by their members only.
- * Nothing new about a peer that is known there. COVEY_BUSY if no more nodes fit. */
+/* An elastic node listens there, as another member says: dial it, if this node is elastic too (it dials the
+ * listed ones by itself). Nothing new about a peer that is known there. COVEY_BUSY if no more nodes fit. */
 int peers_learn(struct peers *peers, uint32_t id, const struct sockaddr_storage *address, socklen_t bytes,
                 struct fail *fail);
 

@@ -292,8 +292,19 @@ void accept_successor(struct conn *conn)
         accept_take(conn);
 }
 
+/* Two elastic nodes may dial each other at the same time: the connection of the higher id counts. */
+static bool gives_way(const struct conn *conn)
+{
+    const struct conn *current = conn->entry->current;
+    bool linked = current->state == CONN_LINKING || current->state == CONN_UP;
+
+    return current->role == HANDSHAKE_DIALER && conn->peers->local.self.id > conn->entry->peer.id &&
+           (!linked || current->incarnation == conn->incarnation) && current->state != CONN_CLOSING;
+}
+
 /* A peer that dials again has given up its older connection. Another incarnation may also be a second process
- * with the same id, while the first is well: the first is asked. */
+ * with the same id, while the first is well: the first is asked. A connection that this node dialed meanwhile
+ * is refused by the peer, which has the higher id. */
 static void accept_park(struct conn *conn)
 {
     struct conn *current = conn->entry->current;
@@ -305,7 +316,9 @@ static void accept_park(struct conn *conn)
                    conn->probing ? conn->peers->timing.probe : conn->peers->timing.handshake);
     if (conn->probing)
         conn_signal(current, SIGNAL_PROBE);
-    else
+    else if (current->state == CONN_CONNECTING)
+        conn_close(current, COVEY_AGAIN, "was dialed, and dials itself");
+    else if (linked || current->role == HANDSHAKE_ACCEPTOR)
         conn_close(current, COVEY_PEER_LOST, "has gone: it connects anew");
 }
 
@@ -329,7 +342,7 @@ void accept_parked_too_long(struct conn *conn)
     struct conn *current = conn->entry->current;
 
     if (!conn->probing) {
-        accept_refuse(conn, COVEY_BUSY, "the links of the process before it are not down yet");
+        accept_refuse(conn, COVEY_BUSY, "an older connection of it has not ended yet");
         return;
     }
     conn->probing = false;
@@ -343,7 +356,7 @@ void accept_judge(struct conn *conn)
     struct peers *peers = conn->peers;
     struct entry *entry = entry_find(peers, peer->id);
 
-    if (dial_is_ours(peers, peer->id, peer->elastic)) {
+    if (!peer->elastic && dial_is_ours(peers, peer->id, false)) {
         accept_refuse(conn, COVEY_PROTOCOL, "%s dialed %s, but %s is the one to dial", peer->name,
                       peers->local.self.name, peers->local.self.name);
         return;
@@ -356,8 +369,11 @@ void accept_judge(struct conn *conn)
     }
     conn->entry = entry;
     if (entry->successor != NULL)
-        accept_refuse(entry->successor, COVEY_BUSY, "a later connection of node %u took its place", peer->id);
-    if (entry->current != NULL)
+        accept_refuse(entry->successor, COVEY_AGAIN, "a later connection of node %u took its place",
+                      peer->id);
+    if (entry->current != NULL && gives_way(conn))
+        accept_refuse(conn, COVEY_AGAIN, "%s dials %s itself", peers->local.self.name, peer->name);
+    else if (entry->current != NULL)
         accept_park(conn);
     else
         accept_take(conn);

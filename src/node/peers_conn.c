@@ -154,7 +154,8 @@ static void conn_tell_down(struct conn *conn)
 
     if (entry == NULL || entry->current != conn)
         return;
-    entry_problem(entry, conn->end.code, "%s", conn->end.text);
+    if (conn->end.code != COVEY_AGAIN)
+        entry_problem(entry, conn->end.code, "%s", conn->end.text);
     if (!conn->was_up)
         return;
     conn->was_up = false;
@@ -210,9 +211,12 @@ void conn_close(struct conn *conn, int code, const char *format, ...)
     conn_finish(conn);
 }
 
+/* COVEY_AGAIN is nothing that is wrong: one of two connections gives way to the other. */
 static void conn_report(struct conn *conn, int code, const char *text)
 {
-    if (conn->entry != NULL && (conn->role == HANDSHAKE_DIALER || conn->entry->current == conn))
+    if (code == COVEY_AGAIN)
+        log_debug(conn->peers->log, "a connection %s", text);
+    else if (conn->entry != NULL && (conn->role == HANDSHAKE_DIALER || conn->entry->current == conn))
         entry_problem(conn->entry, code, "%s", text);
     else
         accept_report(conn, code, text);

@@ -7,12 +7,13 @@
 #include "node/peers_private.h"
 #include "node/tcp.h"
 
-/* Of a listed and an elastic node the elastic one dials; of two alike the one with the higher id. */
+/* Of a listed and an elastic node the elastic one dials; of two listed ones the one with the higher id; of
+ * two elastic ones whoever knows of the other. */
 bool dial_is_ours(const struct peers *peers, uint32_t id, bool elastic)
 {
-    if (peers->options->elastic != elastic)
-        return peers->options->elastic;
-    return peers->options->self.id > id;
+    if (peers->options->elastic)
+        return true;
+    return !elastic && peers->options->self.id > id;
 }
 
 static bool entry_is_ours(const struct entry *entry)

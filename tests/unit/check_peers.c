@@ -304,12 +304,13 @@ END_TEST
 /* --- Elastic nodes, and ids that are taken ----------------------------------------------------------------
  */
 
-/* A node that is not in the others' list, beside a cluster of two. */
-static struct lab_node *add_elastic(struct lab *lab, size_t slot, uint16_t id)
+/* A node that is not in the list of so many nodes. */
+static struct lab_node *add_elastic(struct lab *lab, size_t slot, uint16_t id, size_t listed)
 {
     struct lab_node *node = &lab->nodes[slot];
 
-    lab_node_init(node, &lab->loop, id, 2);
+    lab_node_init(node, &lab->loop, id, listed);
+    node->options.elastic = true;
     node->incarnation = 1000 + slot;
     lab_node_set_address(&node->options.self, lab_host((uint16_t)(100 + slot)), LAB_PORT);
     return node;
@@ -318,7 +319,7 @@ static struct lab_node *add_elastic(struct lab *lab, size_t slot, uint16_t id)
 START_TEST(test_elastic_node_dials_all)
 {
     struct lab *lab = lab_new(2);
-    struct lab_node *elastic = add_elastic(lab, 2, 9);
+    struct lab_node *elastic = add_elastic(lab, 2, 9, 2);
     struct peer *peer;
 
     lab_open(lab);
@@ -336,11 +337,11 @@ START_TEST(test_elastic_node_dials_all)
 }
 END_TEST
 
-/* Elastic nodes know of each other by what members say; the one with the higher id dials. */
+/* Elastic nodes know of each other by what members say. */
 START_TEST(test_elastic_nodes_learn_of_each_other)
 {
     struct lab *lab = lab_new(2);
-    struct lab_node *low = add_elastic(lab, 2, 8), *high = add_elastic(lab, 3, 9);
+    struct lab_node *low = add_elastic(lab, 2, 8, 2), *high = add_elastic(lab, 3, 9, 2);
     struct node_options *low_self = &low->options.self, *high_self = &high->options.self;
     struct peer *peer;
     struct fail fail;
@@ -368,6 +369,43 @@ START_TEST(test_elastic_nodes_learn_of_each_other)
     ck_assert_int_eq(peers_learn(high->peers, 8, &low_self->sockaddr, low_self->sockaddr_bytes, &fail),
                      COVEY_OK);
     LAB_WAIT(lab, lab_is_up(high, 8));
+    lab_free(lab);
+}
+END_TEST
+
+static size_t conn_count(const struct lab_node *node)
+{
+    size_t count = 0;
+
+    for (const struct conn *conn = node->peers->conns; conn != NULL; conn = conn->next)
+        count++;
+    return count;
+}
+
+/* Both dial at once: one connection counts, and nobody is told of a problem. */
+START_TEST(test_elastic_nodes_that_dial_each_other_meet_once)
+{
+    struct lab *lab = lab_new(0);
+    struct lab_node *low = add_elastic(lab, 0, 8, 0), *high = add_elastic(lab, 1, 9, 0);
+    struct node_options *low_self = &low->options.self, *high_self = &high->options.self;
+    struct fail fail;
+
+    low->log.level = high->log.level = COVEY_LOG_WARNING;
+    lab_node_open(low);
+    lab_node_open(high);
+    low->peers->timing.linger = high->peers->timing.linger = 20;
+    low->peers->timing.backoff_min = 1 + (uint32_t)_i % 3;
+    high->peers->timing.backoff_min = 1 + (uint32_t)_i / 3;
+    ck_assert_int_eq(peers_learn(high->peers, 8, &low_self->sockaddr, low_self->sockaddr_bytes, &fail),
+                     COVEY_OK);
+    ck_assert_int_eq(peers_learn(low->peers, 9, &high_self->sockaddr, high_self->sockaddr_bytes, &fail),
+                     COVEY_OK);
+    LAB_WAIT(lab, lab_is_up(low, 9) && lab_is_up(high, 8));
+    LAB_WAIT(lab, conn_count(low) == 1 && conn_count(high) == 1);
+    ck_assert(lab_is_up(low, 9) && lab_is_up(high, 8));
+    ck_assert_uint_eq(low->ups, 1);
+    ck_assert_uint_eq(high->ups, 1);
+    ck_assert_msg(low->lines.count + high->lines.count == 0, "%s%s", low->lines.text[0], high->lines.text[0]);
     lab_free(lab);
 }
 END_TEST
@@ -443,7 +481,7 @@ END_TEST
 START_TEST(test_second_process_with_an_id_that_lives_is_refused)
 {
     struct lab *lab = lab_new(2);
-    struct lab_node *first = add_elastic(lab, 2, 9), *second = add_elastic(lab, 3, 9);
+    struct lab_node *first = add_elastic(lab, 2, 9, 2), *second = add_elastic(lab, 3, 9, 2);
     char sentence[FAIL_TEXT_MAX];
 
     lab_open(lab);
@@ -469,7 +507,7 @@ END_TEST
 START_TEST(test_second_process_replaces_one_that_does_not_answer)
 {
     struct lab *lab = lab_new(2);
-    struct lab_node *first = add_elastic(lab, 2, 9), *second = add_elastic(lab, 3, 9);
+    struct lab_node *first = add_elastic(lab, 2, 9, 2), *second = add_elastic(lab, 3, 9, 2);
     uv_loop_t other_loop;
     bool up = false;
 
@@ -497,11 +535,9 @@ END_TEST
 START_TEST(test_elastic_node_with_a_listed_id_or_name_is_refused)
 {
     struct lab *lab = lab_new(2);
-    struct lab_node *elastic = add_elastic(lab, 2, _i == 0 ? 1 : 9);
+    struct lab_node *elastic = add_elastic(lab, 2, _i == 0 ? 1 : 9, 2);
 
-    if (_i == 0) {
-        elastic->options.elastic = true;
-    } else {
+    if (_i == 1) {
         free(elastic->options.self.name);
         elastic->options.self.name = strdup("n1");
     }
@@ -586,7 +622,7 @@ START_TEST(test_connection_that_waits_in_vain_is_refused)
     node->peers->timing.handshake = 50;
     kill_node(&lab->nodes[1]);
     lab_node_open(&lab->nodes[1]);
-    LAB_WAIT(lab, lab_logged(&lab->nodes[1], "refuses this node: the links of the process before it") == 1);
+    LAB_WAIT(lab, lab_logged(&lab->nodes[1], "refuses this node: an older connection of it") == 1);
     ck_assert_int_eq(peers_find(lab->nodes[1].peers, 0)->problem_code, COVEY_BUSY);
     fake_fabric_hold(node->fabric, FABRIC_DATA, false);
     LAB_WAIT(lab, lab_all_up(lab));
@@ -1050,6 +1086,7 @@ SUITE_MAIN(
     SUITE_TEST(test_other_cluster_is_told_by_both), SUITE_TEST(test_links_that_do_not_come_up_are_told),
     SUITE_TEST(test_fabric_that_cannot_take_a_link_is_told), SUITE_TEST(test_elastic_node_dials_all),
     SUITE_TEST(test_elastic_nodes_learn_of_each_other),
+    SUITE_LOOP(test_elastic_nodes_that_dial_each_other_meet_once, 9),
     SUITE_TEST(test_learning_of_a_listed_node_changes_nothing),
     SUITE_TEST(test_no_more_nodes_than_fit_are_known), SUITE_TEST(test_address_survives_its_24_bytes),
     SUITE_TEST(test_second_process_with_an_id_that_lives_is_refused),
