@@ -606,8 +606,24 @@ static void show_progress(struct replication *replication)
                      (uint64_t)((unsigned __int128)replication->bytes * done / total));
 }
 
+/* A view can be installed before all its members are linked to each other, and what is sent to a peer that is
+ * not up is lost. So a receiver accepts an offer only when it can reach everyone; its root bounds the wait.
+ */
+static bool can_begin(const struct replication *replication)
+{
+    if (replication->begun || replication->abandoned || replication->object == NULL)
+        return false;
+    for (uint32_t rank = 0; rank < replication->members; rank++) {
+        if (replication->peers[rank] != NULL && !replication->peers[rank]->up)
+            return false;
+    }
+    return true;
+}
+
 static void session_turn(struct replication *replication)
 {
+    if (can_begin(replication))
+        replication_begin(replication);
     if (session_deadline_ns(replication->session) <= replication->node->now_ns)
         replication_event(replication, (struct session_event){.type = SESSION_TICK});
     replication_post(replication);

@@ -61,7 +61,8 @@ struct replication {
     uint32_t offered_count, offered_total;
     char name[COVEY_NAME_MAX + 1];
     uint64_t bytes;
-    bool begun;          /* the session has had its BEGIN: until then the offer is incomplete */
+    bool begun;          /* the session has had its BEGIN: until then the offer is incomplete, or a link is
+                            not up yet */
     bool abandoned;      /* it will not have it */
     bool stopped;        /* the links are gone for good */
     bool landing;        /* LAND waits for the group to be opened */

@@ -230,9 +230,7 @@ static void complete_offer(struct replication *replication)
     if (rc != 0) {
         refuse(group, replication->peers[0], replication->id, rc, fail.text);
         replication->abandoned = true;
-        return;
     }
-    replication_begin(replication);
 }
 
 static int take_offer(struct covey_group *group, struct peer *peer, const struct message *message)
@@ -548,7 +546,7 @@ static int take_word(struct replication *replication, uint32_t rank, const struc
                              (struct session_event){.type = events[message->type], .peer = rank});
 }
 
-/* Before the offer is complete its root sends the manifest, or takes it all back. */
+/* Before the session has begun here its root sends the manifest, or takes it all back. */
 static int unbegun_message(struct replication *replication, const struct peer *peer,
                            const struct message *message)
 {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,40 @@ START_TEST(test_object_reaches_every_member_from_any)
     nodes_open(&nodes, count, "keep_versions = 1; block = \"64KiB\";");
     for (size_t from = 0; from < count; from++)
         put_pattern(&nodes, from, "model", MIB + 12345, from);
+    nodes_close(&nodes);
+}
+END_TEST
+
+/* Until node i has looked for member id in vain. */
+static void wait_missing(struct nodes *nodes, size_t i, uint32_t id)
+{
+    bool missing = false;
+
+    for (int waited_ms = 0; !missing; waited_ms++) {
+        struct covey_view view;
+
+        ck_assert_int_lt(waited_ms, WAIT_MS);
+        ck_assert_int_eq(covey_node_view(nodes->node[i], &view), 0);
+        for (uint32_t k = 0; k < view.count; k++)
+            missing = missing || (view.members[k].id == id && view.members[k].problem[0] != '\0');
+        covey_view_free(&view);
+        poll(NULL, 0, 1);
+    }
+}
+
+/* n2 has looked for n1 in vain and will look again in a moment; n1 finds n0 at once. So the first view is
+ * there before n1 and n2 are linked. */
+START_TEST(test_put_before_all_members_are_linked_reaches_them)
+{
+    struct nodes nodes;
+
+    nodes_configure(&nodes, 3, "", "keep_versions = 1; block = \"64KiB\";");
+    nodes_open_one(&nodes, 0, 0, NULL, NULL);
+    nodes_open_one(&nodes, 2, 0, NULL, NULL);
+    wait_missing(&nodes, 2, 1);
+    nodes_open_one(&nodes, 1, 0, NULL, NULL);
+    nodes_wait_size(&nodes, 0, nodes.count);
+    put_pattern(&nodes, 0, "early", 200 * KIB, (uint64_t)_i);
     nodes_close(&nodes);
 }
 END_TEST
@@ -695,6 +730,7 @@ START_TEST(test_nodes_driven_by_one_thread_replicate)
 END_TEST
 
 SUITE_MAIN("put", 120, SUITE_LOOP(test_object_reaches_every_member_from_any, 6),
+           SUITE_LOOP(test_put_before_all_members_are_linked_reaches_them, 4),
            SUITE_LOOP(test_every_schedule_replicates, 6), SUITE_TEST(test_sizes_around_every_border),
            SUITE_TEST(test_thousands_of_buffers_are_one_object),
            SUITE_TEST(test_object_of_more_than_4_gib_has_every_byte_in_its_place),
