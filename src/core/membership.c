@@ -353,6 +353,8 @@ static int evict(struct membership *m, uint32_t id)
         return COVEY_NO_QUORUM;
     memcpy(bits, evicted, m->table.layout.bitmap_words * sizeof(*bits));
     bitmap_set(bits, rank);
+    if (bitmap_count(bits, m->view.count) == m->view.count)
+        return COVEY_INVALID;
     rows_put_bitmap(m, m->table.layout.evicted, bits);
     rows_trace(m, MEMBERSHIP_RULE_EVICT, id, 0);
     return 0;

@@ -221,8 +221,8 @@ struct membership *membership_init(const struct membership_config *config, void 
 /* One event in, actions out. actions is overwritten.
  *
  * Returns 0, or for EVICT and FORCE why it cannot be done: COVEY_NOT_FOUND (no such member), COVEY_INVALID
- * (FORCE with a quorum), COVEY_NO_QUORUM, COVEY_FORMING, COVEY_EXISTS (FORCE on a blank node while a survivor
- * is linked: force there), COVEY_EVICTED. Other events cannot fail. */
+ * (EVICT of the last member, FORCE with a quorum), COVEY_NO_QUORUM, COVEY_FORMING, COVEY_EXISTS (FORCE on a
+ * blank node while a survivor is linked: force there), COVEY_EVICTED. Other events cannot fail. */
 int membership_step(struct membership *membership, const struct membership_event *event,
                     struct membership_actions *actions);
 
@@ -242,6 +242,28 @@ bool membership_suspects(const struct membership *membership, uint32_t rank);
 /* The slot that a member's link has; false while there is none. */
 bool membership_slot(const struct membership *membership, uint32_t rank, uint32_t *slot);
 struct table *membership_table(struct membership *membership);
+
+/* What a node says in its row, as this node sees it, for people. Pointers are valid until the next step. */
+struct membership_row {
+    struct membership_peer peer; /* incarnation 0: a configured node of view 0 that was never linked */
+    uint32_t rank;               /* in this node's view; VIEW_RANK_NONE: it is no member */
+    bool self;
+    bool linked;        /* or its own */
+    uint64_t silent_ns; /* since its heartbeat grew; 0 for the own row and where there is no link */
+    uint64_t heartbeat; /* 0: it has not written yet */
+    uint64_t number;    /* of the view that it is in */
+    uint64_t flags;     /* enum table_flags */
+    /* About that view; 0 while it says nothing about it. */
+    uint64_t promised, accepted, committed; /* ballots */
+    const uint64_t *received;               /* by group: final, once it is wedged; NULL before */
+    /* By rank of this node's view; NULL if it says nothing about that. */
+    const uint64_t *suspected, *evicted;
+};
+
+/* The rows: those of the members by rank, then those of others that are linked. They are at the places
+ * [0, membership_places()), some of which are empty: false is returned then. */
+uint32_t membership_places(const struct membership *membership);
+bool membership_row(const struct membership *membership, uint32_t place, struct membership_row *row);
 
 /* Static texts, never NULL. */
 const char *membership_rule_name(enum membership_rule rule);

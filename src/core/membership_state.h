@@ -8,7 +8,8 @@
  *     rows.c         writing the own row, seeing the others'
  *     suspicion.c    who is out of reach, whether there is a quorum, who leads
  *     agreement.c    ballots, promises, proposals, commit
- *     joining.c      survivors, joiners, who connects to whom */
+ *     joining.c      survivors, joiners, who connects to whom
+ *     inspect.c      the rows, for people */
 
 #include "base/bitmap.h"
 #include "base/rng.h"
