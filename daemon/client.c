@@ -9,6 +9,7 @@
 
 #include "control/request.h"
 #include "control/item.h"
+#include "daemon/condition.h"
 #include "daemon/serve/serve.h"
 
 #define AWAIT_MS 100 /* between two looks at an operation, and two frames of progress */
@@ -20,16 +21,9 @@ static serve_function *const serve[REQUEST_KINDS] = {
     [REQUEST_FILES] = serve_files,   [REQUEST_PUT] = serve_put,       [REQUEST_OPEN] = serve_open,
     [REQUEST_STORE] = serve_store,   [REQUEST_REMOVE] = serve_remove, [REQUEST_STATS] = serve_stats,
     [REQUEST_EVENTS] = serve_events, [REQUEST_BENCH] = serve_bench,   [REQUEST_RELOAD] = serve_reload,
-    [REQUEST_LEAVE] = serve_leave,
+    [REQUEST_LEAVE] = serve_leave,   [REQUEST_EVICT] = serve_evict,   [REQUEST_FORCE] = serve_force,
+    [REQUEST_TABLE] = serve_table,
 };
-
-static uint64_t monotonic_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
 
 /* --- Replies -------------------------------------------------------------------------------------------- */
 
@@ -42,7 +36,7 @@ int client_send(struct client *client, enum reply_kind kind, json_t *body)
     if (document != NULL)
         result = frame_send(client->socket, document, NULL, 0, &fail);
     json_decref(document);
-    client->beat_ns = monotonic_ns();
+    client->beat_ns = condition_now_ns();
     return result;
 }
 
@@ -66,7 +60,7 @@ int client_fail_node(struct client *client, int code)
 
 int client_beat(struct client *client, int interval_ms, uint64_t done, uint64_t total)
 {
-    if (monotonic_ns() - client->beat_ns < (uint64_t)interval_ms * 1000000U)
+    if (condition_now_ns() - client->beat_ns < (uint64_t)interval_ms * 1000000U)
         return 0;
     return client_send(client, REPLY_PROGRESS,
                        json_pack("{s:o, s:o}", "done", item_u64(done), "total", item_u64(total)));

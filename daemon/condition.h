@@ -5,6 +5,7 @@
 /* Condition variables that wait by the monotonic clock. */
 
 #include <pthread.h>
+#include <stdint.h>
 #include <time.h>
 
 static inline void condition_init(pthread_cond_t *condition)
@@ -15,6 +16,15 @@ static inline void condition_init(pthread_cond_t *condition)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(condition, &attributes);
     pthread_condattr_destroy(&attributes);
+}
+
+/* Now, by that clock. */
+static inline uint64_t condition_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
 /* The moment timeout_ms from now, for pthread_cond_timedwait(). */

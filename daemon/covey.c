@@ -12,7 +12,11 @@
 #include "daemon/command/command.h"
 
 static const struct command commands[] = {
-    {"view", "[--watch]", "Show the cluster's view: its number, quorum and members", command_view},
+    {"view", "[--watch] | force [--yes]",
+     "Show the cluster's view: its number, quorum and members; or declare one without a quorum",
+     command_view},
+    {"table", "", "Show the shared-state table as the node sees it", command_table},
+    {"evict", "NODE", "Remove a member from the view", command_evict},
     {"groups", "", "Show the groups of the node", command_groups},
     {"objects", "GROUP", "Show the objects that the node holds in a group", command_objects},
     {"put", "GROUP NAME FILE...", "Replicate files as one object, a buffer each", command_put},

@@ -41,6 +41,8 @@ void journal_add(struct journal *journal, const struct covey_event *event)
     entry = &journal->entries[journal->last % JOURNAL_EVENTS];
     clear_entry(entry);
     entry->time_ns = event->time_ns;
+    entry->view = event->view;
+    entry->wedge_ns = event->wedge_ns;
     entry->type = strdup(event->type);
     entry->subject = strdup(event->subject);
     entry->text = strdup(event->text);
@@ -90,10 +92,14 @@ uint64_t journal_await_change(struct journal *journal, uint64_t after, int timeo
 
 static json_t *entry_item(uint64_t number, const struct journal_entry *entry)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "number", item_u64(number), "time",
+    bool is_view = entry->type != NULL && strcmp(entry->type, "view") == 0;
+
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "number", item_u64(number), "time",
                      item_time(entry->time_ns), "type", item_text(entry->type != NULL ? entry->type : ""),
                      "subject", item_text(entry->subject != NULL ? entry->subject : ""), "text",
-                     item_text(entry->text != NULL ? entry->text : "(no memory was left to keep it)"));
+                     item_text(entry->text != NULL ? entry->text : "(no memory was left to keep it)"), "view",
+                     item_u64(entry->view), "wedge_ms",
+                     is_view ? json_real((double)entry->wedge_ns / 1e6) : json_null());
 }
 
 void journal_read(struct journal *journal, uint64_t *after, size_t max, json_t *items, uint64_t *lost)

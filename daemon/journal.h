@@ -16,7 +16,7 @@
 #define JOURNAL_EVENTS 4096
 
 struct journal_entry {
-    uint64_t time_ns;
+    uint64_t time_ns, view, wedge_ns;
     char *type, *subject, *text; /* NULL: no memory was left for it */
 };
 

@@ -42,3 +42,16 @@ int command_leave(struct cli *cli, const struct command *command, int argc, char
 
     return status >= 0 ? status : ask(cli, &request, "node", "has left the cluster");
 }
+
+int command_evict(struct cli *cli, const struct command *command, int argc, char **argv)
+{
+    struct request request = {.kind = REQUEST_EVICT};
+    int status = cli_parse(cli, command, argc, argv, 1, 1);
+
+    if (status >= 0)
+        return status;
+    request.name = argv[optind];
+    if (!cli_check_name("a node", request.name))
+        return EXIT_FAILURE;
+    return ask(cli, &request, "node", "was evicted");
+}

@@ -102,11 +102,12 @@ static void add_stat(struct table *table, const json_t *stat)
     uint64_t value = item_get_u64(stat, "value");
 
     table_cell(table, "%s", item_get_text(stat, "name"));
-    table_cell(table, "%" PRIu64, value);
+    if (strcmp(unit, "ms") == 0)
+        table_cell(table, "%.3f", item_get_real(stat, "value"));
+    else
+        table_cell(table, "%" PRIu64, value);
     if (strcmp(unit, "bytes") == 0)
         table_cell(table, "%s", UNITS_BYTES(value));
-    else if (strcmp(unit, "ns") == 0)
-        table_cell(table, "%s", UNITS_SECONDS((double)value / 1e9));
     else
         table_cell(table, "%s", unit);
 }

@@ -94,20 +94,27 @@ static int watch(struct cli *cli)
 
 int command_view(struct cli *cli, const struct command *command, int argc, char **argv)
 {
-    static const struct option options[] = {{"watch", no_argument, NULL, 'w'}, CLI_OPTIONS};
+    static const struct option options[] = {
+        {"watch", no_argument, NULL, 'w'}, {"yes", no_argument, NULL, 'y'}, CLI_OPTIONS};
     const struct request request = {.kind = REQUEST_VIEW};
-    bool watched = false;
+    bool watched = false, agreed = false, forced;
     uint64_t change;
     int option;
 
-    while ((option = getopt_long(argc, argv, "w", options, NULL)) != -1) {
-        int status = option == 'w' ? -1 : cli_option(cli, command, option);
+    while ((option = getopt_long(argc, argv, "wy", options, NULL)) != -1) {
+        int status = option == 'w' || option == 'y' ? -1 : cli_option(cli, command, option);
 
         if (status >= 0)
             return status;
         watched |= option == 'w';
+        agreed |= option == 'y';
     }
-    if (optind < argc)
+    forced = optind + 1 == argc && strcmp(argv[optind], "force") == 0;
+    if (optind < argc && !forced)
         return cli_usage(command, "there are too many arguments");
+    if (forced ? watched : agreed)
+        return cli_usage(command, forced ? "force has no --watch" : "--yes is for force");
+    if (forced)
+        return force_view(cli, command, agreed);
     return watched ? watch(cli) : show(cli, &request, &change);
 }

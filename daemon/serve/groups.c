@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "daemon/serve/serve.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "control/item.h"
 
@@ -79,6 +81,19 @@ int serve_objects(struct client *client, const struct request *request)
     return client_send(client, REPLY_DONE, json_pack("{s:o}", "group", item_text(covey_group_name(group))));
 }
 
+/* Durations are in milliseconds, under a name that says so. */
+static json_t *stat_item(const struct covey_stat *stat)
+{
+    char name[64];
+
+    if (strcmp(stat->unit, "ns") != 0)
+        return json_pack("{s:s, s:o, s:s}", "name", stat->name, "value", item_u64(stat->value), "unit",
+                         stat->unit);
+    snprintf(name, sizeof(name), "%s_ms", stat->name);
+    return json_pack("{s:o, s:f, s:s}", "name", item_text(name), "value", (double)stat->value / 1e6, "unit",
+                     "ms");
+}
+
 int serve_stats(struct client *client, const struct request *request)
 {
     struct covey_stat *stats;
@@ -91,8 +106,7 @@ int serve_stats(struct client *client, const struct request *request)
         return client_fail_node(client, result);
     page_begin(&page, client);
     for (size_t i = 0; i < count; i++)
-        page_add(&page, json_pack("{s:s, s:o, s:s}", "name", stats[i].name, "value", item_u64(stats[i].value),
-                                  "unit", stats[i].unit));
+        page_add(&page, stat_item(&stats[i]));
     free(stats);
     if (page_end(&page) != 0)
         return page.result;

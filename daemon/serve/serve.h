@@ -22,6 +22,13 @@ int serve_events(struct client *client, const struct request *request);
 int serve_bench(struct client *client, const struct request *request);
 int serve_reload(struct client *client, const struct request *request);
 int serve_leave(struct client *client, const struct request *request);
+int serve_evict(struct client *client, const struct request *request);
+int serve_force(struct client *client, const struct request *request);
+int serve_table(struct client *client, const struct request *request);
+
+/* Wait until the view's change number exceeds after, or until_ns (CLOCK_MONOTONIC) has come. 1: either did;
+ * 0: the daemon stops; or the client is gone. */
+int serve_await_change(struct client *client, uint64_t after, uint64_t until_ns);
 
 /* What an operation did, as put and bench show it: keys version, digest, bytes, seconds, gb_per_s, schedule,
  * block_bytes, blocks. */

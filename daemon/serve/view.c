@@ -2,6 +2,7 @@
 #include "daemon/serve/serve.h"
 
 #include "control/item.h"
+#include "daemon/condition.h"
 
 static const char *const member_states[] = {
     [COVEY_MEMBER_MISSING] = "missing",
@@ -38,13 +39,13 @@ static json_t *view_summary(const struct covey_view *view, uint64_t change)
                      item_u64(view->size), "count", item_u64(view->count), "change", item_u64(change));
 }
 
-/* 1: the change came; 0: the daemon stops; or the client is gone. */
-static int await_change(struct client *client, uint64_t after)
+int serve_await_change(struct client *client, uint64_t after, uint64_t until_ns)
 {
     int result = 0;
 
     while (result == 0 && !client->server->stopping) {
-        if (journal_await_change(&client->server->journal, after, REPLY_BEAT_MS) > after)
+        if (journal_await_change(&client->server->journal, after, REPLY_BEAT_MS) > after ||
+            condition_now_ns() >= until_ns)
             return 1;
         result = client_beat(client, REPLY_BEAT_MS, 0, 0);
     }
@@ -56,7 +57,7 @@ int serve_view(struct client *client, const struct request *request)
     struct covey_view view;
     struct page page;
     uint64_t change;
-    int result = request->wait ? await_change(client, request->after) : 1;
+    int result = request->wait ? serve_await_change(client, request->after, UINT64_MAX) : 1;
 
     if (result == 0)
         return client_refuse(client, COVEY_CLOSED, "the daemon stops");

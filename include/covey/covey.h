@@ -89,9 +89,11 @@ void covey_options_free(struct covey_options *options);
  */
 struct covey_event {
     uint64_t time_ns;    /* CLOCK_REALTIME */
-    const char *type;    /* "view", "peer-up", "peer-down", "put", "delivered", "removed", "cancelled", ... */
-    const char *subject; /* a node's, group's or object's name */
-    const char *text;    /* one sentence */
+    const char *type;    /* "view", "suspected", "no-quorum", "peer-up", "offer", ...: covey(1) has all */
+    const char *subject; /* a node's, cluster's or object's name: whom or what it is about */
+    const char *text;    /* one sentence: who did it, and why */
+    uint64_t view;       /* that this node was in */
+    uint64_t wedge_ns;   /* "view": for how long this node delivered nothing before it; else 0 */
 };
 
 struct covey_callbacks {
@@ -168,6 +170,55 @@ struct covey_view {
 /* The cluster's view. Free with covey_view_free(). */
 int covey_node_view(const struct covey_node *node, struct covey_view *view);
 void covey_view_free(struct covey_view *view);
+
+/* Remove a member: the next view is without it. Returns once the wish is noted; on_view tells when it is
+ * fulfilled. A node that runs learns of it and joins again, as a newcomer: stop it to keep it out.
+ * COVEY_NOT_FOUND if no member has the id, COVEY_NO_QUORUM, COVEY_FORMING, COVEY_EVICTED, COVEY_INVALID for
+ * the last member. */
+int covey_node_evict(struct covey_node *node, uint32_t id);
+
+/* Go on without a quorum: have the next view made of the members in reach alone, in a new epoch. Only people
+ * can know that the others do not go on, too: two halves that both do are two clusters from then on, and the
+ * nodes of one of them must be started anew. Returns once the wish is noted. COVEY_INVALID where there is a
+ * quorum; COVEY_EXISTS at a node without a past that has met one with a past: force the view there. */
+int covey_node_force_view(struct covey_node *node);
+
+enum covey_table_flags {
+    COVEY_TABLE_JOIN = 1,  /* wants to be a member */
+    COVEY_TABLE_LEAVE = 2, /* wants to be none */
+    COVEY_TABLE_FORCE = 4  /* its operator declares a view without a quorum */
+};
+
+/* What a node says of itself in the shared-state table, as this node sees it. A ballot is
+ * (round << 16 | the rank that leads it), 0 for none. */
+struct covey_table_row {
+    uint32_t id;
+    char name[COVEY_NAME_MAX + 1];
+    uint64_t incarnation; /* 0: it was never linked */
+    uint32_t rank;        /* in this node's view, before the first in the list of nodes; UINT32_MAX: none */
+    bool self;
+    bool linked;        /* or the own row */
+    uint64_t silent_ns; /* since its heartbeat grew last; 0 without a link */
+    uint64_t heartbeat;
+    uint64_t view;                          /* that it is in; 0: none yet */
+    unsigned flags;                         /* enum covey_table_flags */
+    uint64_t promised, accepted, committed; /* ballots, for the view after that */
+    uint64_t *received; /* by group: the position up to which it has everything; NULL unless it is wedged */
+    uint32_t suspected_count, evicted_count;
+    uint32_t *suspected, *evicted; /* ids: whom it suspects, and whom an operator removes */
+};
+
+struct covey_table {
+    uint64_t number, epoch; /* of this node's view */
+    size_t group_count;     /* entries of received: the groups of the configuration */
+    const char **groups;    /* their names, valid as long as the node */
+    uint32_t count;
+    struct covey_table_row *rows; /* members by rank, then others that are linked */
+};
+
+/* The shared-state table. Free with covey_table_free(). */
+int covey_node_table(const struct covey_node *node, struct covey_table *table);
+void covey_table_free(struct covey_table *table);
 
 /* One counter or gauge: `covey stats` prints them all. Names are stable and documented in covey(1). */
 struct covey_stat {

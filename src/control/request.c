@@ -57,6 +57,9 @@ static const struct form {
     [REQUEST_BENCH] = {"bench", HAS_BYTES | HAS_COUNT, HAS_GROUP},
     [REQUEST_RELOAD] = {"reload", 0, 0},
     [REQUEST_LEAVE] = {"leave", 0, 0},
+    [REQUEST_EVICT] = {"evict", HAS_NAME, 0},
+    [REQUEST_FORCE] = {"force", 0, 0},
+    [REQUEST_TABLE] = {"table", 0, 0},
 };
 
 const char *request_command(enum request_kind kind)

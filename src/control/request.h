@@ -22,6 +22,9 @@
  *   bench    [group], bytes, count   puts                  the group's and the bench's description
  *   reload                                                 the configuration was read again
  *   leave                                                  the node has left the cluster
+ *   evict    name                                          the member (a name or an id) is in the view no
+ * more force                                                  a view without a quorum is installed table rows
+ * number and epoch of the node's view
  *
  * With "wait", view answers when its change number exceeds "after", events when an event's number does. */
 
@@ -49,9 +52,12 @@ enum request_kind {
     REQUEST_EVENTS,
     REQUEST_BENCH,
     REQUEST_RELOAD,
-    REQUEST_LEAVE
+    REQUEST_LEAVE,
+    REQUEST_EVICT,
+    REQUEST_FORCE,
+    REQUEST_TABLE
 };
-#define REQUEST_KINDS (REQUEST_LEAVE + 1)
+#define REQUEST_KINDS (REQUEST_TABLE + 1)
 
 /* Zero or NULL is a key that was not given. */
 struct request {

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "node/feed.h"
+#include "node/members.h"
 #include "node/op.h"
 
 static __thread char detail[FAIL_TEXT_MAX];
@@ -495,6 +496,71 @@ int covey_objects(const struct covey_group *group, struct covey_object_info **li
         *list = request.list;
         *count = request.count;
     }
+    return rc;
+}
+
+/* --- Membership ----------------------------------------------------------------------------------------- */
+
+struct members_request {
+    struct request request;
+    struct fail fail;
+    uint32_t id;
+    struct covey_table table;
+};
+
+/* There is none when a node that was evicted could not start anew. */
+static bool has_members(const struct covey_node *node, struct fail *fail)
+{
+    if (node->members == NULL)
+        fail_set(fail, COVEY_EVICTED, "this node was evicted and could not join again: restart it");
+    return node->members != NULL;
+}
+
+static void run_evict(struct covey_node *node, struct request *base)
+{
+    struct members_request *request = (struct members_request *)base;
+
+    if (has_members(node, &request->fail))
+        members_evict(node, request->id, &request->fail);
+}
+
+int covey_node_evict(struct covey_node *node, uint32_t id)
+{
+    struct members_request request = {.request.run = run_evict, .id = id};
+
+    return submit(node, &request.request, &request.fail);
+}
+
+static void run_force(struct covey_node *node, struct request *base)
+{
+    struct members_request *request = (struct members_request *)base;
+
+    if (has_members(node, &request->fail))
+        members_force(node, &request->fail);
+}
+
+int covey_node_force_view(struct covey_node *node)
+{
+    struct members_request request = {.request.run = run_force};
+
+    return submit(node, &request.request, &request.fail);
+}
+
+static void run_table(struct covey_node *node, struct request *base)
+{
+    struct members_request *request = (struct members_request *)base;
+
+    if (has_members(node, &request->fail) && members_table(node, &request->table) != 0)
+        fail_set(&request->fail, COVEY_NO_MEMORY, "no memory for a table");
+}
+
+int covey_node_table(const struct covey_node *node, struct covey_table *table)
+{
+    struct members_request request = {.request.run = run_table};
+    int rc = submit((struct covey_node *)node, &request.request, &request.fail);
+
+    if (rc == 0)
+        *table = request.table;
     return rc;
 }
 

@@ -7,8 +7,7 @@
 
 #include <sodium.h>
 
-#include "base/text.h"
-#include "core/membership.h"
+#include "node/members_tell.h"
 #include "node/outbox.h"
 #include "node/replication.h"
 #include "node/tcp.h"
@@ -226,51 +225,6 @@ static void push_all(struct members *members)
     }
 }
 
-static const char *member_name(const struct members *members, uint32_t id)
-{
-    return node_name(members->node, id);
-}
-
-static void log_traces(const struct members *members)
-{
-    for (uint32_t i = 0; i < members->actions.trace_count; i++) {
-        const struct membership_trace *trace = &members->actions.traces[i];
-        enum covey_log_level level = COVEY_LOG_DEBUG;
-
-        if (trace->rule == MEMBERSHIP_RULE_SUSPECT_SILENT || trace->rule == MEMBERSHIP_RULE_SUSPECT_LINK ||
-            trace->rule == MEMBERSHIP_RULE_EVICTED || trace->rule == MEMBERSHIP_RULE_OTHER_EPOCH ||
-            trace->rule == MEMBERSHIP_RULE_ID_TAKEN || trace->rule == MEMBERSHIP_RULE_FORCE ||
-            trace->rule == MEMBERSHIP_RULE_EVICT || trace->rule == MEMBERSHIP_RULE_SURVIVOR ||
-            trace->rule == MEMBERSHIP_RULE_MALFORMED)
-            level = COVEY_LOG_INFO;
-        log_line(&members->node->log, level, "view %llu: %s: %s %s (%llx)", (unsigned long long)trace->number,
-                 membership_rule_name(trace->rule), member_name(members, trace->id),
-                 membership_rule_sentence(trace->rule), (unsigned long long)trace->value);
-    }
-}
-
-static void tell_view(struct members *members)
-{
-    const struct membership_actions *actions = &members->actions;
-    struct covey_node *node = members->node;
-    struct text text = {0};
-
-    for (uint32_t rank = 0; rank < actions->view->count; rank++) {
-        if (bitmap_get(actions->joined, rank))
-            text_append(&text, " +%s", member_name(members, actions->view->members[rank].id));
-    }
-    for (uint32_t rank = 0; rank < actions->previous->count; rank++) {
-        if (bitmap_get(actions->left, rank))
-            text_append(&text, " -%s", member_name(members, actions->previous->members[rank].id));
-    }
-    log_info(&node->log, "view %llu of epoch %016llx: %u members:%.800s",
-             (unsigned long long)node->view.number, (unsigned long long)node->view.epoch, node->view.count,
-             text.bytes != NULL ? text.bytes : "");
-    node_event(node, "view", node->options->cluster_name, "view %llu with %u members:%.300s",
-               (unsigned long long)node->view.number, node->view.count, text.bytes != NULL ? text.bytes : "");
-    text_fini(&text);
-}
-
 static void install(struct members *members)
 {
     const struct membership_actions *actions = &members->actions;
@@ -285,10 +239,9 @@ static void install(struct members *members)
         view->incarnations[rank] = actions->view->members[rank].incarnation;
     }
     node->counters.views++;
-    if (node->wedged_ns != 0)
-        node->counters.wedge_ns = node->now_ns - node->wedged_ns;
+    node->counters.wedge_ns = node->wedged_ns != 0 ? node->now_ns - node->wedged_ns : 0;
     node->wedged_ns = 0;
-    tell_view(members);
+    members_tell_view(node, actions);
     for (size_t i = 0; i < node->options->group_count; i++) {
         if (node->groups[i] != NULL)
             group_view(node->groups[i], actions->trim[i] != VIEW_TRIM_NONE ? actions->trim[i] : 0);
@@ -317,9 +270,7 @@ static void set_state(struct members *members, enum membership_state core_state)
     struct covey_node *node = members->node;
     enum covey_state state = state_of(core_state);
 
-    if (core_state == MEMBERSHIP_NO_QUORUM)
-        log_warning(&node->log, "view %llu has no quorum here: nothing can be put until it is back",
-                    (unsigned long long)node->view.number);
+    members_tell_state(node, members->membership, core_state);
     node->state = state;
     for (size_t i = 0; i < node->options->group_count; i++) {
         if (node->groups[i] != NULL)
@@ -348,7 +299,8 @@ static void look_for(struct members *members, const struct membership_peer *peer
     if (options_node(members->node->options, peer->id) != NULL)
         return;
     if (!tcp_decode_address(peer->address, &address, &bytes))
-        log_debug(&members->node->log, "%s is said to listen at no address", member_name(members, peer->id));
+        log_debug(&members->node->log, "%s is said to listen at no address",
+                  node_name(members->node, peer->id));
     else if (peers_learn(members->node->peers, peer->id, &address, bytes, &fail) != 0)
         log_warning(&members->node->log, "%s", fail.text);
 }
@@ -373,7 +325,7 @@ static void carry_out(struct members *members)
 
     if (actions->wedged && members->node->wedged_ns == 0)
         members->node->wedged_ns = members->node->now_ns;
-    log_traces(members);
+    members_tell_rules(members->node, actions);
     push_all(members);
     if (actions->installed) {
         install(members);
@@ -513,6 +465,9 @@ int members_evict(struct covey_node *node, uint32_t id, struct fail *fail)
     if (rc == COVEY_NOT_FOUND)
         return fail_set(fail, rc, "%s is no member of view %llu", node_name(node, id),
                         (unsigned long long)node->view.number);
+    if (rc == COVEY_INVALID)
+        return fail_set(fail, rc, "%s is the last member of view %llu: have it leave", node_name(node, id),
+                        (unsigned long long)node->view.number);
     return rc == 0 ? 0
                    : fail_set(fail, rc, "cannot evict %s now: %s", node_name(node, id), covey_strerror(rc));
 }
@@ -542,6 +497,11 @@ bool members_has_left(const struct covey_node *node)
     enum membership_state state = membership_state(node->members->membership);
 
     return state == MEMBERSHIP_LEFT || state == MEMBERSHIP_EVICTED || node->view.count <= 1;
+}
+
+const struct membership *members_membership(const struct covey_node *node)
+{
+    return node->members->membership;
 }
 
 void members_received(struct covey_group *group, uint64_t position)

@@ -12,6 +12,7 @@
  * An evicted node starts anew: all links are closed, and it comes back as another incarnation that joins.
  * What it had delivered stays readable meanwhile. */
 
+#include "core/membership.h"
 #include "node/node.h"
 
 struct members;
@@ -44,5 +45,8 @@ void members_received(struct covey_group *group, uint64_t position);
 bool members_wedged(const struct covey_node *node);
 /* Whether this node suspects the member of that rank. */
 bool members_suspects(const struct covey_node *node, uint32_t rank);
+const struct membership *members_membership(const struct covey_node *node);
+/* The shared-state table as the application sees it (members_table.c). COVEY_NO_MEMORY. */
+int members_table(const struct covey_node *node, struct covey_table *table);
 
 #endif

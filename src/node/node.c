@@ -66,6 +66,7 @@ struct event_call {
     struct call call;
     struct covey_node *node;
     uint64_t time_ns;
+    uint64_t view, wedge_ns;
     const char *type; /* static */
     char subject[COVEY_NAME_MAX + 1];
     char text[FAIL_TEXT_MAX];
@@ -74,16 +75,21 @@ struct event_call {
 static void run_event(struct call *base)
 {
     struct event_call *call = (struct event_call *)base;
-    struct covey_event event = {call->time_ns, call->type, call->subject, call->text};
+    struct covey_event event = {.time_ns = call->time_ns,
+                                .type = call->type,
+                                .subject = call->subject,
+                                .text = call->text,
+                                .view = call->view,
+                                .wedge_ns = call->wedge_ns};
 
     call->node->callbacks.on_event(call->node->context, &event);
     free(call);
 }
 
-void node_event(struct covey_node *node, const char *type, const char *subject, const char *format, ...)
+static void send_event(struct covey_node *node, uint64_t wedge_ns, const char *type, const char *subject,
+                       const char *format, va_list args)
 {
     struct event_call *call;
-    va_list args;
 
     if (node->callbacks.on_event == NULL)
         return;
@@ -93,12 +99,30 @@ void node_event(struct covey_node *node, const char *type, const char *subject, 
     call->call.run = run_event;
     call->node = node;
     call->time_ns = node_realtime_ns();
+    call->view = node->view.number;
+    call->wedge_ns = wedge_ns;
     call->type = type;
     snprintf(call->subject, sizeof(call->subject), "%s", subject);
-    va_start(args, format);
     vsnprintf(call->text, sizeof(call->text), format, args);
-    va_end(args);
     node_call(node, &call->call);
+}
+
+void node_event(struct covey_node *node, const char *type, const char *subject, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    send_event(node, 0, type, subject, format, args);
+    va_end(args);
+}
+
+void node_event_view(struct covey_node *node, uint64_t wedge_ns, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    send_event(node, wedge_ns, "view", node->options->cluster_name, format, args);
+    va_end(args);
 }
 
 /* --- Peers
@@ -238,8 +262,6 @@ void node_start_anew(struct covey_node *node)
 {
     if (node->anew)
         return;
-    log_warning(&node->log, "this node was left out of view %llu: it joins again as a newcomer",
-                (unsigned long long)node->view.number);
     node->anew = true;
     for (size_t i = 0; i < node->options->group_count; i++) {
         if (node->groups[i] != NULL)

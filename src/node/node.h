@@ -185,6 +185,9 @@ void node_start_anew(struct covey_node *node);
 
 void node_event(struct covey_node *node, const char *type, const char *subject, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* "view", about the cluster: the one that was installed just now, after this node was wedged so long. */
+void node_event_view(struct covey_node *node, uint64_t wedge_ns, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 uint64_t node_realtime_ns(void);
 /* "n2", or "node 7" if it is unknown. Valid until the next call. */
 const char *node_name(const struct covey_node *node, uint32_t id);

@@ -22,6 +22,7 @@
 #include "control/item.h"
 #include "control/reply.h"
 #include "control/request.h"
+#include "tests/lib/documents.h"
 #include "tests/lib/process.h"
 #include "tests/lib/suite.h"
 
@@ -82,6 +83,9 @@ START_TEST(test_every_command_names_the_socket_when_no_daemon_runs)
     } while (0)
     WITHOUT_DAEMON("view");
     WITHOUT_DAEMON("view", "--watch");
+    WITHOUT_DAEMON("view", "force", "--yes");
+    WITHOUT_DAEMON("table");
+    WITHOUT_DAEMON("evict", "n1");
     WITHOUT_DAEMON("groups");
     WITHOUT_DAEMON("objects", "models");
     WITHOUT_DAEMON("put", "models", "name", file);
@@ -158,6 +162,10 @@ START_TEST(test_wrong_command_line_is_status_64)
     WRONG("fly");
     WRONG("view", "extra");
     WRONG("view", "--no-such");
+    WRONG("view", "--yes");
+    WRONG("view", "force", "--watch");
+    WRONG("table", "extra");
+    WRONG("evict");
     WRONG("objects");
     WRONG("put", "models", "name");
     WRONG("get", "models", "name");
@@ -177,85 +185,9 @@ END_TEST
 
 /* --- Looking -------------------------------------------------------------------------------------------- */
 
-static bool is_hex(const char *text)
-{
-    return strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
-}
-
-/* Whether the value is of one of these types: i integer, r real, b boolean, n null, a array, o object,
- * x 16 hexadecimal digits, t time, s other text. */
-static bool has_type(const json_t *value, const char *types)
-{
-    const char *text = json_string_value(value);
-    char type = 's';
-
-    if (json_is_integer(value))
-        type = 'i';
-    else if (json_is_real(value))
-        type = 'r';
-    else if (json_is_boolean(value))
-        type = 'b';
-    else if (json_is_null(value))
-        type = 'n';
-    else if (json_is_array(value))
-        type = 'a';
-    else if (json_is_object(value))
-        type = 'o';
-    else if (is_hex(text))
-        type = 'x';
-    else if (item_parse_time(text) != 0)
-        type = 't';
-    return strchr(types, type) != NULL;
-}
-
-/* Check that an object has exactly the keys of "KEY:TYPES KEY:TYPES ...". */
-static void expect_keys(const json_t *object, const char *keys)
-{
-    size_t count = 0;
-    char copy[1024], *rest;
-
-    ck_assert(json_is_object(object));
-    snprintf(copy, sizeof(copy), "%s", keys);
-    for (char *key = strtok_r(copy, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest)) {
-        char *types = strchr(key, ':');
-        const json_t *value;
-
-        *types++ = '\0';
-        value = json_object_get(object, key);
-        ck_assert_msg(value != NULL, "no key %s", key);
-        ck_assert_msg(has_type(value, types), "%s is not one of %s", key, types);
-        count++;
-    }
-    ck_assert_msg(count == json_object_size(object), "more keys than %s", keys);
-}
-
-/* The only document of the output, which has the schema; freed by the caller. */
-static json_t *parse_output(const struct result *result)
-{
-    json_error_t error;
-    json_t *document;
-
-    expect(result, 0);
-    document = json_loads(result->output, 0, &error);
-    ck_assert_msg(document != NULL, "%s: %s", error.text, result->output);
-    ck_assert_int_eq(json_integer_value(json_object_get(document, "schema")), 1);
-    return document;
-}
-
-/* Check the document of a command, and each of its items. */
-static void expect_document(const struct result *result, const char *keys, const char *list,
-                            const char *item_keys)
-{
-    json_t *document = parse_output(result);
-    const json_t *items = json_object_get(document, list);
-
-    expect_keys(document, keys);
-    ck_assert_uint_gt(json_array_size(items), 0);
-    for (size_t i = 0; i < json_array_size(items); i++)
-        expect_keys(json_array_get(items, i), item_keys);
-    json_decref(document);
-}
-
+#define TABLE_KEYS                                                                                       \
+    "rank:i id:i name:s incarnation:x self:b linked:b silent:rn heartbeat:i view:i flags:a suspected:a " \
+    "evicted:a promised:sn accepted:sn committed:sn received:on"
 #define PUT_KEYS "version:i digest:x bytes:i seconds:r gb_per_s:r schedule:s block_bytes:i blocks:i"
 
 START_TEST(test_json_has_the_documented_keys)
@@ -284,7 +216,9 @@ START_TEST(test_json_has_the_documented_keys)
     expect_document(&result, "schema:i objects:a group:s", "objects",
                     "name:s version:i bytes:i digest:x buffers:i state:s bytes_done:i pins:i since:t");
     node_covey(&node, &result, "--json", "stats", NULL);
-    expect_document(&result, "schema:i stats:a", "stats", "name:s value:i unit:s");
+    expect_document(&result, "schema:i stats:a", "stats", "name:s value:ir unit:s");
+    node_covey(&node, &result, "--json", "table", NULL);
+    expect_document(&result, "schema:i rows:a number:i epoch:x", "rows", TABLE_KEYS);
     node_covey(&node, &result, "--json", "bench", "--bytes", "4KiB", "--count", "3", NULL);
     expect_document(&result,
                     "schema:i group:s members:i memory:s bytes:i count:i seconds:o gb_per_s:o puts:a", "puts",
@@ -899,6 +833,36 @@ START_TEST(test_names_from_elsewhere_cannot_command_the_terminal)
 }
 END_TEST
 
+/* M09: a number over 32 bits comes out as it went in. */
+START_TEST(test_view_numbers_over_32_bits_are_exact)
+{
+    struct node node;
+    struct puppet puppet;
+
+    node_init(&node, 1);
+    puppet_init(&puppet, &node);
+    for (int i = 0; i < 2; i++) {
+        const char *arguments[] = {"./covey", "-s", node.socket, "view", i == 0 ? NULL : "--json", NULL};
+        const char *output_path = node_path(&node, "output");
+        char output[OUTPUT_MAX];
+        pid_t view = process_start(arguments, output_path, "/dev/null");
+
+        puppet_accept(&puppet);
+        puppet_expect(&puppet, "view");
+        puppet_say(&puppet, REPLY_DONE,
+                   json_pack("{s:I, s:b, s:I, s:I, s:I}", "number", (json_int_t)4294967300, "quorate", 1,
+                             "size", (json_int_t)1, "count", (json_int_t)1, "change", (json_int_t)1));
+        ck_assert_int_eq(process_wait(view), 0);
+        process_read(output_path, output, sizeof(output));
+        ck_assert_ptr_nonnull(strstr(output, i == 0 ? "view 4294967300 " : "\"number\":4294967300,"));
+        close(puppet.socket);
+    }
+    puppet.socket = -1;
+    puppet_fini(&puppet);
+    node_fini(&node);
+}
+END_TEST
+
 /* --- rm and bench --------------------------------------------------------------------------------------- */
 
 START_TEST(test_removed_object_is_gone)
@@ -964,5 +928,5 @@ SUITE_MAIN("covey", 120, SUITE_TEST(test_every_command_names_the_socket_when_no_
            SUITE_TEST(test_interrupted_put_says_what_becomes_of_it),
            SUITE_TEST(test_daemon_that_answers_nonsense_is_an_error),
            SUITE_TEST(test_names_from_elsewhere_cannot_command_the_terminal),
-           SUITE_TEST(test_removed_object_is_gone),
+           SUITE_TEST(test_view_numbers_over_32_bits_are_exact), SUITE_TEST(test_removed_object_is_gone),
            SUITE_TEST(test_bench_tells_of_every_put_and_leaves_no_object))

@@ -134,6 +134,20 @@ void node_configure(const struct node *node, unsigned nodes, const char *level, 
     fclose(file);
 }
 
+static void name_files(struct node *node, unsigned number)
+{
+    snprintf(node->name, sizeof(node->name), "n%u", number);
+    snprintf(node->socket, sizeof(node->socket), "%s/%s.sock", node->directory, node->name);
+    snprintf(node->log, sizeof(node->log), "%s/%s.log", node->directory, node->name);
+}
+
+void node_beside(const struct node *first, unsigned number, struct node *node)
+{
+    *node = *first;
+    node->pid = 0;
+    name_files(node, number);
+}
+
 /* Every test is a process, so that its number makes an address of its own. */
 void node_init(struct node *node, unsigned nodes)
 {
@@ -143,8 +157,7 @@ void node_init(struct node *node, unsigned nodes)
     snprintf(node->directory, sizeof(node->directory), "/tmp/covey-test.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(node->directory));
     snprintf(node->config, sizeof(node->config), "%s/covey.conf", node->directory);
-    snprintf(node->socket, sizeof(node->socket), "%s/n0.sock", node->directory);
-    snprintf(node->log, sizeof(node->log), "%s/n0.log", node->directory);
+    name_files(node, 0);
     snprintf(node->address, sizeof(node->address), "127.%u.%u.%u:7400", 64 + (pid >> 16) % 64,
              (pid >> 8) % 256, pid % 256);
     node_configure(node, nodes, "info", "100ms");
@@ -152,7 +165,7 @@ void node_init(struct node *node, unsigned nodes)
 
 static pid_t launch(const struct node *node)
 {
-    const char *const arguments[] = {"./coveyd", "-c", node->config, "-n", "n0", NULL};
+    const char *const arguments[] = {"./coveyd", "-c", node->config, "-n", node->name, NULL};
 
     return process_start(arguments, "/dev/null", node->log);
 }
@@ -190,6 +203,13 @@ void node_run(const struct node *node, struct result *result)
     result->output[0] = '\0';
     result->status = process_wait(launch(node));
     process_read(node->log, result->errors, sizeof(result->errors));
+}
+
+void node_kill(struct node *node)
+{
+    kill(node->pid, SIGKILL);
+    ck_assert_int_eq(process_wait(node->pid), 128 + SIGKILL);
+    node->pid = 0;
 }
 
 void node_stop(struct node *node)

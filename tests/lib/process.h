@@ -44,6 +44,7 @@ bool process_pause(void); /* 10 ms; true */
 /* --- A node --------------------------------------------------------------------------------------------- */
 
 struct node {
+    char name[8];
     char directory[40];
     char config[64], socket[64], log[64];
     char address[32]; /* of node n0; n1 and so on are on the ports above */
@@ -55,11 +56,17 @@ void node_init(struct node *node, unsigned nodes);
 /* The same file with log.level and heartbeat. */
 void node_configure(const struct node *node, unsigned nodes, const char *level, const char *heartbeat);
 
-/* Start n0 and wait until it answers. */
+/* Node n<number> of the same cluster, for node_start() and what follows; it is not for node_fini(). */
+void node_beside(const struct node *first, unsigned number, struct node *node);
+
+/* Start it and wait until it answers. */
 void node_start(struct node *node);
 
-/* Start n0, whatever comes of it; its log is the result's errors. */
+/* Start it, whatever comes of it; its log is the result's errors. */
 void node_run(const struct node *node, struct result *result);
+
+/* kill -9. */
+void node_kill(struct node *node);
 
 /* End it politely; checks that its exit status is 0. */
 void node_stop(struct node *node);
