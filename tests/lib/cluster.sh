@@ -44,7 +44,7 @@ cluster_compile() { # cluster_compile FOLDER
     )
 }
 
-# Set before if need be: $cluster_name ("test"), $cluster_budget ("8GiB"), $cluster_keep (1 version).
+# Set before if need be: $cluster_name ("test"), $cluster_budget ("8GiB"), $cluster_keep (1 version), $cluster_suspect_after (5s).
 cluster_define() {
     local folder=$1 address separator="" i=0
     shift
@@ -52,7 +52,7 @@ cluster_define() {
     (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/secret")
     {
         # All members share this machine: one may wait seconds for a processor, or for memory touched the first time.
-        echo "cluster: { name = \"${cluster_name:-test}\"; secret_file = \"$folder/secret\"; suspect_after = \"5s\"; };"
+        echo "cluster: { name = \"${cluster_name:-test}\"; secret_file = \"$folder/secret\"; suspect_after = \"${cluster_suspect_after:-5s}\"; };"
         echo "nodes: ("
         for address; do
             printf '%s    { id = %d; name = "n%d"; address = "%s"; }' "$separator" $i $i "$address"
