@@ -64,7 +64,8 @@ enum fabric_event_type {
     FABRIC_ARRIVED,   /* a write with `immediate` is visible, and all before it on the link */
     FABRIC_MESSAGE,   /* data is valid until the next fabric_poll */
     FABRIC_WRITE_DONE /* the write posted with `cookie`, and all before it on the link, are done: the local
-                         memory is free */
+                         memory is free, and the peer's side has the bytes (an acknowledged RC write), not
+                         only a buffer on the way (on the control lane a buffer will do) */
 };
 
 struct fabric_event {

@@ -183,6 +183,7 @@ static int limits_take(struct ofi *ofi, struct fail *fail)
     struct fabric *base = &ofi->base;
 
     ofi->takes_receives = info->mode & FI_RX_CQ_DATA;
+    ofi->completes_early = strncmp(ofi->provider, "tcp", 3) == 0 || strncmp(ofi->provider, "net", 3) == 0;
     ofi->receives = ofi->takes_receives ? OFI_RECEIVES_DATA : OFI_RECEIVES;
     base->needs_local = info->domain_attr->mr_mode & FI_MR_LOCAL;
     base->limits.write_bytes = info->ep_attr->max_msg_size;

@@ -124,9 +124,11 @@ struct ofi {
     uint8_t address[FABRIC_ADDRESS_MAX];
     size_t address_bytes;
 
-    bool takes_receives; /* FI_RX_CQ_DATA */
-    uint32_t receives;   /* per link */
-    uint32_t links_max;  /* that the completion queue has room for */
+    bool takes_receives;  /* FI_RX_CQ_DATA */
+    bool completes_early; /* a write is complete when the kernel has buffered it, unless it is told otherwise
+                           */
+    uint32_t receives;    /* per link */
+    uint32_t links_max;   /* that the completion queue has room for */
     uint64_t next_key;
 
     struct ofi_slot *slots;

@@ -25,6 +25,18 @@ static void *next_context(const struct ofi_link *link)
     return (void *)(uintptr_t)ofi_context(link, link->posted & ~OFI_CONTEXT_RECEIVE);
 }
 
+/* On the data lane a completion says that the peer has it. All or none of a link's do, for they shall come in
+ * the order of the posts; nothing is injected then. */
+static bool acknowledges(const struct ofi_link *link)
+{
+    return link->base.lane == FABRIC_DATA && link->ofi->completes_early;
+}
+
+static uint64_t acknowledged(const struct ofi_link *link, uint64_t flags)
+{
+    return flags & FI_COMPLETION && acknowledges(link) ? FI_DELIVERY_COMPLETE : 0;
+}
+
 /* Account for a post that the provider took with flags, or say what its refusal means. */
 static int posted(struct ofi_link *link, ssize_t result, uint64_t flags, const struct ofi_op *op)
 {
@@ -93,7 +105,7 @@ static int write_something(struct ofi_link *link, const struct fabric_write *wri
         if (!ofi->takes_receives)
             message.data |= (uint64_t)link->peer_id << 32;
     }
-    if (bytes <= ofi->info->tx_attr->inject_size)
+    if (bytes <= ofi->info->tx_attr->inject_size && !acknowledges(link))
         flags |= FI_INJECT;
     return posted(link, fi_writemsg(link->ep, &message, flags), flags, op);
 }
@@ -108,6 +120,7 @@ int ofi_write(struct fabric_link *base, const struct fabric_write *write, uint64
         return no_room(link);
     if (write->signalled || completion_due(link))
         flags |= FI_COMPLETION;
+    flags |= acknowledged(link, flags);
     if (write->immediate != FABRIC_IMMEDIATE_NONE)
         flags |= FI_REMOTE_CQ_DATA;
     if (bytes == 0)
@@ -136,13 +149,14 @@ static int send_copied(struct ofi_link *link, const void *data, size_t bytes)
     void *desc = ofi_link_desc(link);
     struct fi_msg message = {.msg_iov = &iov, .desc = &desc, .iov_count = 1, .context = next_context(link)};
     struct ofi_op op = {.signalled = false};
+    uint64_t flags = FI_COMPLETION | acknowledged(link, FI_COMPLETION);
     int error;
 
     if (!ring_place(link, bytes, &offset, &used))
         return no_room(link);
     iov.iov_base = memcpy(link->buffers + ofi_receive_bytes(link->ofi) + offset, data, bytes);
     op.ring_bytes = (uint32_t)used;
-    error = posted(link, fi_sendmsg(link->ep, &message, FI_COMPLETION), FI_COMPLETION, &op);
+    error = posted(link, fi_sendmsg(link->ep, &message, flags), flags, &op);
     if (error == 0) {
         link->ring_used += used;
         link->ring_head = (offset + ((bytes + 7) & ~(size_t)7)) % OFI_SEND_RING_BYTES;
@@ -166,7 +180,7 @@ int ofi_send(struct fabric_link *base, const void *data, size_t bytes)
 
     if (link_full(link))
         return no_room(link);
-    if (bytes <= link->ofi->info->tx_attr->inject_size)
+    if (bytes <= link->ofi->info->tx_attr->inject_size && !acknowledges(link))
         return send_injected(link, data, bytes);
     return send_copied(link, data, bytes);
 }
@@ -178,7 +192,8 @@ void ofi_bye(struct ofi_link *link)
     struct iovec iov = {.iov_base = (void *)nothing, .iov_len = sizeof(nothing)};
     struct fi_msg message = {.msg_iov = &iov, .iov_count = 1, .context = next_context(link)};
     const struct ofi_op op = {.signalled = false};
-    const uint64_t flags = FI_INJECT | FI_REMOTE_CQ_DATA | FI_COMPLETION;
+    const uint64_t flags = FI_REMOTE_CQ_DATA | FI_COMPLETION |
+                           (acknowledges(link) ? acknowledged(link, FI_COMPLETION) : FI_INJECT);
 
     if (!link->said_bye && !link_full(link))
         link->said_bye = posted(link, fi_sendmsg(link->ep, &message, flags), flags, &op) == 0;

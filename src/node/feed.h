@@ -32,8 +32,7 @@ int feed_new(struct replication *replication, struct file_source *source, struct
 void feed_start_root(struct feed *feed);
 /* Receiver: make fresh pages present ahead of the blocks. */
 void feed_start_receiver(struct feed *feed);
-/* Receiver: a block is in place. Its leaves are taken at once, while the processor that copied it from the
- * socket has it in its cache. */
+/* Receiver: a block is in place: its leaves can be taken. */
 void feed_block(struct feed *feed, uint32_t block);
 /* Whether all leaves are known, and then the digest. */
 bool feed_digest(const struct feed *feed, uint64_t *digest);

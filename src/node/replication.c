@@ -10,10 +10,11 @@
 #include "node/op.h"
 #include "node/replication_private.h"
 
-/* Enough in flight to keep a link full, and no more: what is queued in a socket cannot be put in order any
- * more. */
-#define WINDOW        4
-#define EDGE_WINDOW   2
+/* Blocks in flight: enough to keep a link full, and no more, for what is in the way of a shared link cannot
+ * be put in order again. A fast link wants what it carries in WINDOW_NS. */
+#define WINDOW_LEAST  4
+#define WINDOW_MOST   8
+#define WINDOW_NS     UINT64_C(1000000)
 
 /* What a block may take where nothing stalls: this, and its bytes at 1 MB/s. */
 #define BLOCK_NS      UINT64_C(1000000)
@@ -22,7 +23,7 @@
 #define OVERTAKE_NS   UINT64_C(50000000)
 
 /* Cost of a block that the wire does not hide, for schedule_choose(). */
-#define BLOCK_COST_NS 50000
+#define BLOCK_COST_NS 20000
 
 struct replication *replication_find(const struct covey_node *node, uint64_t id)
 {
@@ -122,14 +123,22 @@ static bool replication_allocate(struct replication *replication)
            followups_reserve(replication->node) && slot_take(replication->node, replication);
 }
 
+static uint32_t window_of(const struct covey_node *node, uint64_t block_bytes)
+{
+    uint64_t blocks = node->link_bytes_per_second / (1000000000 / WINDOW_NS) / block_bytes;
+
+    return blocks < WINDOW_LEAST ? WINDOW_LEAST : blocks > WINDOW_MOST ? WINDOW_MOST : (uint32_t)blocks;
+}
+
 /* The members are ids[0..members), the root first. */
 struct replication *replication_new(struct covey_group *group, uint64_t id, const struct schedule *schedule,
                                     uint64_t bytes, uint64_t block_bytes, const uint32_t *ids)
 {
     struct covey_node *node = group->node;
     struct replication *replication = calloc(1, sizeof(*replication));
-    struct session_config config = {.window = WINDOW,
-                                    .edge_window = EDGE_WINDOW,
+    uint32_t window = window_of(node, block_bytes);
+    struct session_config config = {.window = window,
+                                    .edge_window = window - 1,
                                     .overtake_ns = OVERTAKE_NS,
                                     .stall_ns = node->options->stall_after_ns,
                                     .block_ns = BLOCK_NS + block_bytes * 1000};
@@ -359,6 +368,7 @@ static void perform(struct replication *replication, const struct session_action
         replication_land(replication);
         break;
     case SESSION_VERIFY:
+        learn_rate(replication);
         replication->verify = true;
         replication_check_digest(replication);
         break;

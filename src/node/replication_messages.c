@@ -540,6 +540,8 @@ static int take_word(struct replication *replication, uint32_t rank, const struc
         [MESSAGE_DELIVERED] = SESSION_DELIVERY,
     };
 
+    if (message->type == MESSAGE_START)
+        replication->moved_ns = replication->node->now_ns;
     if (message->type == MESSAGE_SEAL)
         replication->seal = message->digest;
     return replication_event(replication,

@@ -27,7 +27,8 @@
  * 8, and 1.29 to 1.47 with 1 MiB. (Of tree and sequential e is a multiple of k: the larger the block the
  * better.) The curve is flat around its least point, and small blocks lose less behind a straggler, stay in
  * caches until they are sent on, and need less staging: so it is the smallest power of two that comes within
- * 1/32 of the least time. */
+ * 1/32 of the least time, but not below 256 KiB where the object has 64 such blocks for each stage: there the
+ * processor's part of a block is what counts. */
 
 #include <assert.h>
 
@@ -46,6 +47,11 @@
 /* Blocks for each of the ceil(log2 n) stages of the pipeline at least, where the object is large enough: a
  * cost that was measured too high on a busy machine must not make the pipeline one of a few blocks. */
 #define BLOCKS_PER_STAGE         16
+
+/* Smaller blocks cost more processor time a byte than they gain, where the pipeline is long enough without
+ * them: with so many blocks a stage its fill is 1/64 of the time. */
+#define CHEAP_BLOCK              (UINT64_C(256) << 10)
+#define CHEAP_BLOCKS_PER_STAGE   64
 
 /* While nothing is measured: 10 Gbit/s over the kernel's TCP. */
 #define UNKNOWN_BLOCK_NS         UINT64_C(50000)
@@ -115,7 +121,8 @@ static uint64_t choose_block(uint64_t bytes, const struct schedule *schedule,
                              const struct schedule_cost *cost)
 {
     uint64_t most = auto_block_max(bytes, schedule->members);
-    uint64_t block_bytes = least_block(bytes, 0);
+    uint64_t cheap_min = CHEAP_BLOCKS_PER_STAGE * (uint64_t)ceil_log2(schedule->members);
+    uint64_t block_bytes = least_block(bytes, blocks_of(bytes, CHEAP_BLOCK) >= cheap_min ? CHEAP_BLOCK : 0);
     uint64_t least_time = UINT64_MAX;
 
     if (schedule->members == 1)

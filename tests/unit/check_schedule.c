@@ -733,10 +733,11 @@ START_TEST(test_auto_fills_the_pipeline_whatever_was_measured)
 }
 END_TEST
 
-/* A byte a second: with 64 KiB blocks just below 2^64 half nanoseconds, with larger ones above. */
+/* A byte a second: with the smallest blocks considered just below 2^64 half nanoseconds, with larger ones
+ * above. */
 START_TEST(test_auto_does_not_wrap_around_at_the_end_of_time)
 {
-    ck_assert_uint_eq(auto_block(UINT64_C(9213372036), 8, 1, 1), 64 * KIB);
+    ck_assert_uint_eq(auto_block(UINT64_C(9213372036), 8, 1, 1), 256 * KIB);
 }
 END_TEST
 
