@@ -42,7 +42,8 @@
  *
  * Losses. While the session is OFFERED or MOVING it fails with any of its members. From ORDERING on its fate
  * is the order's alone: a lost member is not waited for any more, and a receiver that has lost the root waits
- * for COMMIT or ABORT.
+ * for COMMIT or ABORT. A member whose links are not up when the session begins is lost, too: what is sent to
+ * it would vanish, and nothing would tell.
  *
  * Time is `now_ns` in the event (monotonic). Waits for peers are bounded: by stall_ns, and where a wait
  * covers blocks that move, by block_ns for each of them on top (a chain's last rank waits for members - 2
