@@ -22,7 +22,7 @@
  *   SEAL                           r complete                                            -         -
  *   VERIFIED                       r RECEIVED                                            r settle
  *                                    > ORDERING
- *   RECEIVED                       R order                                               -         -
+ *   RECEIVED                       R order              -                -               -         -
  *   FAILED     R cancel            R cancel, or if      -                -               -         -
  *                                    stalled: verdict
  *   CANCEL     r drain             r drain              r drain                          -         -
@@ -548,7 +548,7 @@ static const struct rule {
     [SESSION_ARRIVED] = {on_arrived, PEER, RECEIVER, IN(MOVING) | IN(DRAINING), 0},
     [SESSION_FENCE] = {on_fence, PEER, RECEIVER, IN(MOVING) | IN(ORDERING) | IN(DRAINING), 0},
     [SESSION_SEAL] = {on_seal, PEER_ROOT, RECEIVER, IN(MOVING), ENDED},
-    [SESSION_RECEIVED] = {on_received, PEER, ROOT, IN(MOVING), ENDED},
+    [SESSION_RECEIVED] = {on_received, PEER, ROOT, IN(MOVING), IN(ORDERING) | IN(DELIVERED) | ENDED},
     [SESSION_FAILED] = {on_failed, PEER, ROOT, IN(OFFERED) | IN(MOVING),
                         IN(ORDERING) | IN(DELIVERED) | ENDED},
     [SESSION_CANCEL] = {on_cancel, PEER_ROOT, RECEIVER, IN(OFFERED) | IN(MOVING) | IN(ORDERING), ENDED},

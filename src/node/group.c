@@ -34,7 +34,7 @@ struct delivery {
     char name[COVEY_NAME_MAX + 1];
 };
 
-/* ORDERED or STABLE of a view to come. */
+/* ORDER, ORDERED or STABLE of a view to come. */
 struct early {
     struct early *next;
     enum message_type type;
@@ -113,6 +113,8 @@ static int fail_not_running(const struct covey_group *group, int code, const cha
 
 int group_check_running(const struct covey_group *group, struct fail *fail)
 {
+    if (group->node->closing)
+        return fail_set(fail, COVEY_CLOSED, "the node is being closed");
     switch (group->state) {
     case COVEY_STATE_RUNNING:
         /* A member that is lost leaves the view in a moment, or is back in it. */
@@ -211,8 +213,6 @@ int group_new(struct covey_node *node, uint16_t index, struct covey_group **out,
     return 0;
 }
 
-static void removal_end(struct covey_group *group, struct removal **link, int code, const char *text);
-
 bool group_is_calling(const struct covey_group *group)
 {
     return group->deliveries != NULL && group->deliveries->called;
@@ -220,9 +220,7 @@ bool group_is_calling(const struct covey_group *group)
 
 void group_stop(struct covey_group *group)
 {
-    while (group->removals != NULL)
-        removal_end(group, &group->removals, COVEY_CLOSED, "the node was closed");
-    group_forget(group);
+    group_leave(group);
     store_close(group->store);
     group->store = NULL;
 }
@@ -298,9 +296,32 @@ static void run_view(struct call *call)
     view_call_free(view);
 }
 
-/* Who was in the last view with another incarnation has left and joined. */
+static bool knows(const struct known_member *members, size_t count, uint32_t id, uint64_t incarnation)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (members[i].id == id && members[i].incarnation == incarnation)
+            return true;
+    }
+    return false;
+}
+
+/* Compare with what was told before: who is in the view as another incarnation has left and joined. */
+static void compare_views(struct view_call *call, const struct known_member *before, size_t before_count,
+                          const struct known_member *now, size_t now_count)
+{
+    for (size_t i = 0; i < now_count; i++) {
+        if (!knows(before, before_count, now[i].id, now[i].incarnation))
+            call->joined[call->joined_count++] = now[i].id;
+    }
+    for (size_t i = 0; i < before_count; i++) {
+        if (!knows(now, now_count, before[i].id, before[i].incarnation))
+            call->left[call->left_count++] = before[i].id;
+    }
+}
+
 static void tell_view(struct covey_group *group)
 {
+    struct known_member *now;
     struct view_call *call;
     uint32_t size;
 
@@ -312,25 +333,19 @@ static void tell_view(struct covey_group *group)
         return;
     }
     size = call->view.size;
-    call->joined = calloc(size + 1, sizeof(*call->joined));
-    call->left = calloc(size + 1, sizeof(*call->left));
-    group->told = realloc(group->told, (size + 1) * sizeof(*group->told));
-    if (call->joined == NULL || call->left == NULL || group->told == NULL) {
-        group->told_count = 0;
+    call->joined = calloc(size + (size_t)1, sizeof(*call->joined));
+    call->left = calloc(group->told_count + (size_t)1, sizeof(*call->left));
+    now = calloc(size + (size_t)1, sizeof(*now));
+    if (call->joined == NULL || call->left == NULL || now == NULL) {
+        free(now);
         view_call_free(call);
         return;
     }
-    for (uint32_t i = 0; i < size; i++) {
-        const struct covey_member *member = &call->view.members[i];
-        bool known = i < group->told_count;
-
-        if (known && group->told[i] == member->incarnation)
-            continue;
-        if (known)
-            call->left[call->left_count++] = member->id;
-        call->joined[call->joined_count++] = member->id;
-        group->told[i] = member->incarnation;
-    }
+    for (uint32_t i = 0; i < size; i++)
+        now[i] = (struct known_member){call->view.members[i].id, call->view.members[i].incarnation};
+    compare_views(call, group->told, group->told_count, now, size);
+    free(group->told);
+    group->told = now;
     group->told_count = size;
     call->call.run = run_view;
     call->group = group;
@@ -705,17 +720,6 @@ void group_order(struct covey_group *group, enum order_kind kind, uint64_t id, c
         node_send(node, peer, &message);
 }
 
-static int take_order(struct covey_group *group, const struct peer *peer, const struct message *message)
-{
-    const struct message_order *order = &message->order;
-
-    if (message->session >> 48 != peer->id)
-        return COVEY_PROTOCOL;
-    if (!is_leader(group))
-        return 0; /* asked of the leader of another view */
-    return give_position(group, order->kind, message->session, order->name, order->name_bytes);
-}
-
 /* Keep a message of a view to come. */
 static int keep_early(struct covey_group *group, const struct message *message, uint64_t view)
 {
@@ -726,7 +730,7 @@ static int keep_early(struct covey_group *group, const struct message *message, 
     early->type = message->type;
     early->view = view;
     early->id = message->session;
-    if (message->type == MESSAGE_ORDERED) {
+    if (message->type != MESSAGE_STABLE) {
         early->position = message->order.position;
         early->kind = message->order.kind;
         memcpy(early->name, message->order.name, message->order.name_bytes);
@@ -735,6 +739,22 @@ static int keep_early(struct covey_group *group, const struct message *message, 
         end = &(*end)->next;
     *end = early;
     return 0;
+}
+
+/* What was asked in an older view is asked again by whoever comes into this one. */
+static int take_order(struct covey_group *group, const struct peer *peer, const struct message *message)
+{
+    const struct message_order *order = &message->order;
+
+    if (message->session >> 48 != peer->id)
+        return COVEY_PROTOCOL;
+    if (order->view > group->node->view.number)
+        return keep_early(group, message, order->view);
+    if (order->view < group->node->view.number || !is_leader(group)) {
+        group->node->counters.strays++;
+        return 0;
+    }
+    return give_position(group, order->kind, message->session, order->name, order->name_bytes);
 }
 
 static int take_ordered(struct covey_group *group, const struct peer *peer, const struct message *message)
@@ -783,11 +803,10 @@ static int take_stable(struct covey_group *group, const struct peer *peer, const
 /* --- Removals ----------------------------------------------------------------------------------------------
  */
 
-static void removal_end(struct covey_group *group, struct removal **link, int code, const char *text)
+static void removal_end(struct removal **link, int code, const char *text)
 {
     struct removal *removal = *link;
 
-    (void)group;
     *link = removal->next;
     op_end(removal->op, code, text);
     free(removal->ids);
@@ -815,7 +834,7 @@ static void removal_done_by(struct covey_group *group, uint64_t id, uint32_t nod
             removal->ids[i--] = removal->ids[--removal->waiting];
     }
     if (removal->waiting == 0)
-        removal_end(group, link, 0, "");
+        removal_end(link, 0, "");
 }
 
 void group_peer_down(struct covey_group *group, const struct peer *peer)
@@ -884,34 +903,53 @@ static void forget_past(struct covey_group *group, uint64_t trim)
     }
 }
 
-void group_forget(struct covey_group *group)
+static void end_removals(struct covey_group *group, int code, const char *text)
 {
-    forget_past(group,
-                group->deliveries != NULL && group->deliveries->called ? group->deliveries->position : 0);
-    forget_early(group);
+    while (group->removals != NULL)
+        removal_end(&group->removals, code, text);
 }
 
-/* Replay what came before its view. */
+/* What is stable all the others deliver, and so does this node. */
+void group_start_anew(struct covey_group *group)
+{
+    forget_past(group, group->stable);
+    forget_early(group);
+    end_removals(group, COVEY_EVICTED,
+                 "this node was left out of the view meanwhile: whether the others removed it is not known");
+}
+
+void group_leave(struct covey_group *group)
+{
+    forget_past(group, group_is_calling(group) ? group->deliveries->position : 0);
+    forget_early(group);
+    end_removals(group, COVEY_CLOSED, "the node was closed");
+}
+
+static void replay(struct covey_group *group, const struct early *early)
+{
+    if (early->type == MESSAGE_ORDER && is_leader(group))
+        give_position(group, early->kind, early->id, early->name, strlen(early->name));
+    if (early->type == MESSAGE_STABLE && early->id > group->stable && early->id <= group->position)
+        set_stable(group, early->id);
+    if (early->type == MESSAGE_ORDERED && early->position > group->position)
+        note(group, early->kind, early->id, early->position, early->name, strlen(early->name));
+}
+
+/* Replay what came before its view, in the order in which it came. */
 static void run_early(struct covey_group *group)
 {
-    struct early *list = group->early;
+    struct early **link = &group->early;
 
-    group->early = NULL;
-    while (list != NULL) {
-        struct early *early = list;
+    while (*link != NULL) {
+        struct early *early = *link;
 
-        list = early->next;
         if (early->view > group->node->view.number) {
-            early->next = group->early;
-            group->early = early;
+            link = &early->next;
             continue;
         }
-        if (early->view == group->node->view.number && early->type == MESSAGE_STABLE &&
-            early->id > group->stable && early->id <= group->position)
-            set_stable(group, early->id);
-        if (early->view == group->node->view.number && early->type == MESSAGE_ORDERED &&
-            early->position > group->position)
-            note(group, early->kind, early->id, early->position, early->name, strlen(early->name));
+        *link = early->next;
+        if (early->view == group->node->view.number)
+            replay(group, early);
         free(early);
     }
 }
@@ -919,6 +957,7 @@ static void run_early(struct covey_group *group)
 /* What the trim took back, or the last view never decided, asks again. */
 static void order_again(struct covey_group *group)
 {
+    replication_refuse_unlinked(group);
     replication_order_again(group);
     for (struct removal *removal = group->removals, *next; removal != NULL; removal = next) {
         next = removal->next;

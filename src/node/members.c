@@ -30,6 +30,7 @@ struct members {
     struct membership_group *groups;
     uint32_t *node_ids;
     uint32_t slots;
+    uint32_t slot_next;   /* where to look for a free one */
     struct peer **owners; /* by slot */
     void *memory;
     void *rows; /* slots' memory: peers write it */
@@ -278,7 +279,6 @@ static void set_state(struct members *members, enum membership_state core_state)
     }
     if (core_state == MEMBERSHIP_EVICTED && !members->leaving)
         node_start_anew(node);
-    node_run_deferred(node);
 }
 
 static void disconnect(struct members *members, uint32_t slot)
@@ -296,7 +296,7 @@ static void look_for(struct members *members, const struct membership_peer *peer
     struct fail fail;
     socklen_t bytes;
 
-    if (options_node(members->node->options, peer->id) != NULL)
+    if (members->node->peers == NULL || options_node(members->node->options, peer->id) != NULL)
         return;
     if (!tcp_decode_address(peer->address, &address, &bytes))
         log_debug(&members->node->log, "%s is said to listen at no address",
@@ -337,6 +337,8 @@ static void carry_out(struct members *members)
         disconnect(members, actions->disconnects[i]);
     if (actions->state_changed)
         set_state(members, actions->state);
+    if (actions->installed || actions->state_changed)
+        node_run_deferred(members->node);
 }
 
 static int step(struct members *members, struct membership_event event)
@@ -370,11 +372,16 @@ static int members_event(struct members *members, struct membership_event event)
 /* --- Links
  * --------------------------------------------------------------------------------------------------- */
 
-static uint32_t free_slot(const struct members *members)
+/* Round and round, so that what a member wrote before it died stays readable for a while. */
+static uint32_t free_slot(struct members *members)
 {
-    for (uint32_t slot = 0; slot < members->slots; slot++) {
-        if (members->owners[slot] == NULL)
+    for (uint32_t i = 0; i < members->slots; i++) {
+        uint32_t slot = (members->slot_next + i) % members->slots;
+
+        if (members->owners[slot] == NULL) {
+            members->slot_next = slot + 1;
             return slot;
+        }
     }
     return SLOT_NONE;
 }

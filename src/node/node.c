@@ -249,12 +249,15 @@ static void on_busy(uv_idle_t *idle)
     (void)idle; /* being active keeps the loop from sleeping */
 }
 
+static const char fate_unknown[] =
+    "this node was left out of the view meanwhile: whether the others deliver it is not known";
+
 static void on_anew_closed(void *context)
 {
     struct covey_node *node = context;
 
     node->peers = NULL;
-    replication_stop_all(node);
+    replication_stop_all(node, COVEY_EVICTED, fate_unknown);
     uv_async_send(&node->wake);
 }
 
@@ -265,10 +268,19 @@ void node_start_anew(struct covey_node *node)
     node->anew = true;
     for (size_t i = 0; i < node->options->group_count; i++) {
         if (node->groups[i] != NULL)
-            group_forget(node->groups[i]);
+            group_start_anew(node->groups[i]);
     }
-    replication_abort_all(node);
+    replication_abort_all(node, COVEY_EVICTED, "this node was left out of the view");
     peers_close(node->peers, on_anew_closed);
+}
+
+static bool groups_busy(const struct covey_node *node)
+{
+    for (size_t i = 0; i < node->options->group_count; i++) {
+        if (node->groups[i] != NULL && group_is_calling(node->groups[i]))
+            return true;
+    }
+    return false;
 }
 
 /* Once nothing of the evicted incarnation is left. */
@@ -276,9 +288,10 @@ static void come_back(struct covey_node *node)
 {
     struct fail fail = {0};
 
-    if (node->peers != NULL || node->replications_by_id != NULL)
+    if (node->peers != NULL || node->replications_by_id != NULL || groups_busy(node))
         return;
     node->anew = false;
+    node->wedged_ns = 0;
     members_free(node->members);
     node->members = NULL;
     randombytes_buf(&node->incarnation, sizeof(node->incarnation));
@@ -416,15 +429,6 @@ static void close_handles(struct covey_node *node)
         uv_close((uv_handle_t *)&node->timer_watch, NULL);
 }
 
-static bool groups_busy(const struct covey_node *node)
-{
-    for (size_t i = 0; i < node->options->group_count; i++) {
-        if (node->groups[i] != NULL && group_is_calling(node->groups[i]))
-            return true;
-    }
-    return false;
-}
-
 static void run_once(struct covey_node *node)
 {
     uv_run(&node->loop, UV_RUN_ONCE);
@@ -448,7 +452,9 @@ static void leave(struct covey_node *node)
 static void shut_down(struct covey_node *node)
 {
     node->now_ns = uv_hrtime();
-    replication_abort_all(node);
+    node->closing = true;
+    node_run_deferred(node);
+    replication_abort_all(node, COVEY_CLOSED, "the node was closed");
     leave(node);
     post(node);
     if (node->peers != NULL && !node->anew)
@@ -456,7 +462,12 @@ static void shut_down(struct covey_node *node)
     node->anew = false;
     while (node->peers != NULL)
         run_once(node);
-    replication_stop_all(node);
+    for (size_t i = 0; i < node->options->group_count; i++) {
+        if (node->groups[i] != NULL)
+            group_leave(node->groups[i]);
+    }
+    replication_stop_all(node, COVEY_CLOSED,
+                         "the node was closed: whether the others deliver it is not known");
     uv_async_send(&node->wake);
     while (node->replications_by_id != NULL || groups_busy(node))
         run_once(node);

@@ -98,6 +98,7 @@ struct covey_node {
     struct node_view view;
     enum covey_state state;
     struct members *members;
+    bool closing;       /* nothing begins any more */
     bool anew;          /* evicted: the links are on their way down, then it joins as another incarnation */
     uint64_t wedged_ns; /* since when; 0: it is not */
     struct request *deferred; /* puts that wait for the next view */
@@ -124,6 +125,11 @@ struct covey_node {
     struct node_counters counters;
 };
 
+struct known_member {
+    uint32_t id;
+    uint64_t incarnation;
+};
+
 struct covey_group {
     struct covey_node *node;
     uint16_t index;
@@ -140,7 +146,7 @@ struct covey_group {
     struct delivery *deliveries, **deliveries_end; /* noted, not yet delivered here */
     struct early *early;                           /* of a view that is not installed here yet */
     struct removal *removals;                      /* asked for here, not yet done everywhere */
-    uint64_t *told; /* incarnations of the view that the application was told last, by rank */
+    struct known_member *told;                     /* the view that the application was told last */
     uint32_t told_count;
 };
 
@@ -196,6 +202,8 @@ uint64_t node_next_id(struct covey_node *node);
 /* --- Views (view.c) --- */
 
 bool view_has(const struct node_view *view, uint32_t id);
+/* That process, not another incarnation of the id. */
+bool view_has_process(const struct node_view *view, uint32_t id, uint64_t incarnation);
 /* The view as the application sees it, of the cluster or of a group's members. COVEY_NO_MEMORY. */
 int view_snapshot(const struct covey_node *node, const struct covey_group *group, struct covey_view *view);
 
@@ -217,8 +225,10 @@ void group_order(struct covey_group *group, enum order_kind kind, uint64_t id, c
 /* A view was installed. trim: the last decision of the view before that everyone who stays has noted; 0 where
  * nobody of the group stays. */
 void group_view(struct covey_group *group, uint64_t trim);
-/* This node starts anew: what was noted and not delivered is forgotten. */
-void group_forget(struct covey_group *group);
+/* This node was left out of the view: what nobody may have delivered is forgotten. */
+void group_start_anew(struct covey_group *group);
+/* It is being closed: nothing is delivered any more but what on_object is told of now. */
+void group_leave(struct covey_group *group);
 void group_set_state(struct covey_group *group, enum covey_state state);
 /* A peer has gone: what waited for it does not any more. */
 void group_peer_down(struct covey_group *group, const struct peer *peer);

@@ -165,6 +165,8 @@ struct replication *replication_new(struct covey_group *group, uint64_t id, cons
         if (ids[rank] == node->options->self.id)
             replication->rank = rank;
     }
+    if (replication->rank != 0)
+        replication->root_incarnation = replication->peers[0]->incarnation;
     node->replication_count++;
     HASH_ADD(hh, node->replications_by_id, id, sizeof(replication->id), replication);
     config.schedule = *schedule;
@@ -449,27 +451,29 @@ void replication_abort(struct replication *replication, int code, const char *te
                                        .type = SESSION_ABORT, .code = code, .culprit = replication->rank});
 }
 
-void replication_abort_all(struct covey_node *node)
+void replication_abort_all(struct covey_node *node, int code, const char *text)
 {
     struct replication *replication, *next;
 
     HASH_ITER (hh, node->replications_by_id, replication, next) {
-        if (replication->begun && !replication->decided)
-            replication_abort(replication, COVEY_CLOSED, "the node was closed");
+        if (replication->begun && !replication->decided && !replication_is_whole(replication))
+            replication_abort(replication, code, text);
     }
 }
 
-void replication_stop_all(struct covey_node *node)
+void replication_stop_all(struct covey_node *node, int code, const char *text)
 {
     struct replication *replication, *next;
 
     HASH_ITER (hh, node->replications_by_id, replication, next) {
+        if (replication->decided)
+            continue;
         replication->stopped = true;
         if (replication->feed != NULL)
             feed_stop(replication->feed);
-        replication_reason(replication, COVEY_CLOSED, "the node was closed");
+        replication_reason(replication, code, text);
         if (replication->op != NULL)
-            op_end(replication->op, COVEY_CLOSED, replication->fail.text);
+            op_end(replication->op, replication->fail.code, replication->fail.text);
         replication->op = NULL;
     }
 }
@@ -485,12 +489,19 @@ bool replication_is_whole(const struct replication *replication)
     return session_state(replication->session) == SESSION_ORDERING;
 }
 
+/* Whose root is no member any more nobody will ask a place for. Everyone concludes that from the view alone,
+ * so that either all drop it or none. While the link to a root was down it may have given up and could not
+ * say so: it is told again that all is here, and answers if it has. */
 static void order_again(struct replication *replication)
 {
+    const struct node_view *view = &replication->node->view;
+
     if (replication->rank == 0)
         group_order(replication->group, ORDER_COMMIT, replication->id, NULL);
-    else if (replication->root_lost)
+    else if (!view_has_process(view, replication->ids[0], replication->root_incarnation))
         replication_abort(replication, COVEY_PEER_LOST, "its root was lost before it was delivered");
+    else if (replication->root_lost)
+        replication_send(replication, &(struct session_action){.type = SESSION_SEND_RECEIVED, .peer = 0});
 }
 
 void replication_order_again(struct covey_group *group)

@@ -74,6 +74,7 @@ struct replication {
     struct feed *feed; /* digests, reading, page population */
     bool decided;      /* the order has a place for it */
     bool root_lost;    /* the links to its root went down */
+    uint64_t root_incarnation;
     uint64_t position; /* that place, once it is delivered */
     uint64_t seal;     /* receiver: the root's digest */
     bool verify;       /* VERIFY waits for the digest of what arrived */
@@ -94,6 +95,9 @@ int replication_put(struct covey_group *group, struct object *object, struct fil
 /* Messages of the group that concern sessions. COVEY_PROTOCOL closes the peer's links. */
 int replication_message(struct covey_group *group, struct peer *peer, const struct message *message);
 
+/* A new view: an offer that waits for a link to who is no member any more is refused. */
+void replication_refuse_unlinked(struct covey_group *group);
+
 /* A data lane event of a peer. */
 int replication_arrived(struct covey_node *node, struct peer *peer, uint32_t immediate);
 void replication_written(struct covey_node *node, uint64_t cookie);
@@ -107,7 +111,8 @@ void replication_pay_fences(struct covey_node *node);
 /* Received whole, its fate the order's. */
 bool replication_is_whole(const struct replication *replication);
 
-/* A new view: what is whole and has no place asks for one again; where the root is gone it never will. */
+/* A new view: what is whole and has no place asks for one again; where the root is no member it never will.
+ */
 void replication_order_again(struct covey_group *group);
 
 /* Give up: before its fate is the order's. */
@@ -116,9 +121,10 @@ void replication_abort(struct replication *replication, int code, const char *te
 /* Its place in the order came: deliver. */
 void replication_commit(struct replication *replication, uint64_t position);
 
-/* Closing: give up what can be given up; once the links are gone, end the rest. */
-void replication_abort_all(struct covey_node *node);
-void replication_stop_all(struct covey_node *node);
+/* The node is left out of the view, or closed: give up what can be given up, with that reason; once the links
+ * are gone, end the rest, but for what has its place in the order. */
+void replication_abort_all(struct covey_node *node, int code, const char *text);
+void replication_stop_all(struct covey_node *node, int code, const char *text);
 
 /* One event of the session, and whatever follows from it. COVEY_PROTOCOL: the peer should not have sent it.
  */

@@ -176,16 +176,22 @@ void replication_send(struct replication *replication, const struct session_acti
 /* --- Offers ------------------------------------------------------------------------------------------------
  */
 
-/* Answer an offer for which there is no session. */
-static void refuse(struct covey_group *group, struct peer *peer, uint64_t id, int code, const char *text)
+/* A reason about a session that is not here. */
+static void say(struct covey_group *group, struct peer *peer, enum message_type type, uint64_t id, int code,
+                const char *text)
 {
-    struct message message = {.type = MESSAGE_REFUSE, .group = group->index, .session = id};
+    struct message message = {.type = type, .group = group->index, .session = id};
 
     message.reason.code = code;
     message.reason.culprit = group->node->options->self.id;
     message.reason.text = text;
     message.reason.text_bytes = (uint16_t)strlen(text);
     node_send(group->node, peer, &message);
+}
+
+static void refuse(struct covey_group *group, struct peer *peer, uint64_t id, int code, const char *text)
+{
+    say(group, peer, MESSAGE_REFUSE, id, code, text);
 }
 
 /* The sender is the root, this node takes part, and everyone is a member. */
@@ -208,9 +214,41 @@ static bool offer_is_sound(const struct covey_group *group, const struct peer *p
            (offer->block_bytes & (offer->block_bytes - 1)) == 0 && offer->bytes <= INT64_MAX;
 }
 
+/* Whether the peer sends in a view in which it is not. Of a later view it may be a member. */
+static bool is_outsider(const struct covey_node *node, const struct peer *peer, uint64_t view)
+{
+    return view <= node->view.number && !view_has_process(&node->view, peer->id, peer->incarnation);
+}
+
 static uint32_t blocks_of(uint64_t bytes, uint64_t block_bytes)
 {
     return bytes == 0 ? 1 : (uint32_t)((bytes + block_bytes - 1) / block_bytes);
+}
+
+static void refuse_offer(struct replication *replication, int code, const char *text)
+{
+    refuse(replication->group, replication->peers[0], replication->id, code, text);
+    replication->abandoned = true;
+}
+
+static bool has_left(const struct replication *replication)
+{
+    for (uint32_t rank = 0; rank < replication->members; rank++) {
+        if (!view_has(&replication->node->view, replication->ids[rank]))
+            return true;
+    }
+    return false;
+}
+
+void replication_refuse_unlinked(struct covey_group *group)
+{
+    struct replication *replication, *next;
+
+    HASH_ITER (hh, group->node->replications_by_id, replication, next) {
+        if (replication->group == group && !replication->begun && !replication->abandoned &&
+            has_left(replication))
+            refuse_offer(replication, COVEY_PEER_LOST, "a member that takes part has left");
+    }
 }
 
 static void complete_offer(struct replication *replication)
@@ -227,10 +265,8 @@ static void complete_offer(struct replication *replication)
              : object_new(group->store, replication->name, replication->offered, replication->offered_total,
                           &replication->object, &fail);
     replication_forget_offer(replication);
-    if (rc != 0) {
-        refuse(group, replication->peers[0], replication->id, rc, fail.text);
-        replication->abandoned = true;
-    }
+    if (rc != 0)
+        refuse_offer(replication, rc, fail.text);
 }
 
 static int take_offer(struct covey_group *group, struct peer *peer, const struct message *message)
@@ -244,6 +280,11 @@ static int take_offer(struct covey_group *group, struct peer *peer, const struct
 
     if (!offer_is_sound(group, peer, message, ids) || replication_find(group->node, message->session) != NULL)
         return COVEY_PROTOCOL;
+    if (is_outsider(group->node, peer, offer->view)) {
+        group->node->counters.strays++;
+        refuse(group, peer, message->session, COVEY_EVICTED, "the sender is not in its view");
+        return 0;
+    }
     replication = replication_new(group, message->session, &schedule, offer->bytes, offer->block_bytes, ids);
     if (replication != NULL)
         replication->offered = calloc(offer->buffers + (size_t)1, sizeof(*replication->offered));
@@ -548,6 +589,29 @@ static int take_word(struct replication *replication, uint32_t rank, const struc
                              (struct session_event){.type = events[message->type], .peer = rank});
 }
 
+/* Its root has given up. While the link was down it could not say so, and the session takes nothing more from
+ * it. */
+static int take_cancel(struct replication *replication, const struct message_reason *reason)
+{
+    if (!replication->root_lost)
+        return take_reason(replication, 0, SESSION_CANCEL, reason);
+    if (!replication->decided && replication_is_whole(replication))
+        replication_abort(replication, COVEY_PEER_LOST, "its root gave it up while it was out of reach");
+    return 0;
+}
+
+/* For a session that is over here, or never was. Who granted memory waits for a fence; who waits for the word
+ * of this root hears that there is none. */
+static void answer_late(struct covey_group *group, struct peer *peer, const struct message *message)
+{
+    bool ours = message->session >> 48 == group->node->options->self.id;
+
+    if (message->type == MESSAGE_GRANT && message->grant.page.last)
+        replication_owe_fence(group->node, peer, message->grant.slot);
+    else if (message->type == MESSAGE_RECEIVED && ours)
+        say(group, peer, MESSAGE_CANCEL, message->session, COVEY_CANCELLED, "it was given up");
+}
+
 /* Before the session has begun here its root sends the manifest, or takes it all back. */
 static int unbegun_message(struct replication *replication, const struct peer *peer,
                            const struct message *message)
@@ -571,9 +635,7 @@ int replication_message(struct covey_group *group, struct peer *peer, const stru
     if (replication == NULL || !replication->begun) {
         if (replication != NULL && message->type != MESSAGE_GRANT)
             return unbegun_message(replication, peer, message);
-        /* Over here, or never begun: only who granted memory waits for something. */
-        if (message->type == MESSAGE_GRANT && message->grant.page.last)
-            replication_owe_fence(group->node, peer, message->grant.slot);
+        answer_late(group, peer, message);
         return 0;
     }
     rank = replication_rank_of(replication, peer);
@@ -587,7 +649,7 @@ int replication_message(struct covey_group *group, struct peer *peer, const stru
     case MESSAGE_FAILED:
         return take_reason(replication, rank, SESSION_FAILED, &message->reason);
     case MESSAGE_CANCEL:
-        return rank == 0 ? take_reason(replication, rank, SESSION_CANCEL, &message->reason) : COVEY_PROTOCOL;
+        return rank == 0 ? take_cancel(replication, &message->reason) : COVEY_PROTOCOL;
     default:
         return take_word(replication, rank, message);
     }

@@ -15,6 +15,15 @@ bool view_has(const struct node_view *view, uint32_t id)
     return false;
 }
 
+bool view_has_process(const struct node_view *view, uint32_t id, uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < view->count; i++) {
+        if (view->ids[i] == id)
+            return view->incarnations[i] == incarnation;
+    }
+    return false;
+}
+
 static void fill_self(const struct covey_node *node, struct covey_member *member)
 {
     snprintf(member->name, sizeof(member->name), "%s", node->options->self.name);

@@ -711,6 +711,70 @@ START_TEST(test_survivors_go_on_without_a_member_and_with_it_again)
 }
 END_TEST
 
+struct watcher {
+    pthread_mutex_t mutex;
+    uint64_t number;
+    uint32_t joined[8], left[8];
+    size_t joined_count, left_count;
+};
+
+static void watch_view(void *context, struct covey_group *group, const struct covey_view *view,
+                       const uint32_t *joined, size_t joined_count, const uint32_t *left, size_t left_count)
+{
+    struct watcher *watcher = context;
+
+    (void)group;
+    pthread_mutex_lock(&watcher->mutex);
+    watcher->number = view->number;
+    watcher->joined_count = joined_count;
+    watcher->left_count = left_count;
+    memcpy(watcher->joined, joined, joined_count * sizeof(*joined));
+    memcpy(watcher->left, left, left_count * sizeof(*left));
+    pthread_mutex_unlock(&watcher->mutex);
+}
+
+static bool has_seen(struct watcher *watcher, uint64_t number)
+{
+    bool seen;
+
+    pthread_mutex_lock(&watcher->mutex);
+    seen = watcher->number == number;
+    pthread_mutex_unlock(&watcher->mutex);
+    return seen;
+}
+
+/* The one in the middle leaves, so that the rank of the last changes; then it comes back behind it. */
+START_TEST(test_on_view_names_who_left_and_who_joined)
+{
+    static const struct covey_group_callbacks callbacks = {.on_view = watch_view};
+    struct watcher watcher = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct covey_view view;
+    struct nodes nodes;
+
+    nodes_configure(&nodes, 3, "suspect_after = \"10s\"; stall_after = \"20s\";", "");
+    nodes_open_one(&nodes, 0, 0, &callbacks, &watcher);
+    nodes_open_one(&nodes, 1, 0, NULL, NULL);
+    nodes_open_one(&nodes, 2, 0, NULL, NULL);
+    nodes_wait(&nodes);
+    ck_assert_int_eq(covey_view(nodes.group[0], &view), 0);
+    covey_node_close(nodes.node[1]);
+    nodes.node[1] = NULL;
+    for (int waited_ms = 0; !has_seen(&watcher, view.number + 1); waited_ms++)
+        ck_assert_int_lt(waited_ms + poll(NULL, 0, 1), WAIT_MS);
+    ck_assert_uint_eq(watcher.joined_count, 0);
+    ck_assert_uint_eq(watcher.left_count, 1);
+    ck_assert_uint_eq(watcher.left[0], 1);
+    nodes_open_one(&nodes, 1, 0, NULL, NULL);
+    for (int waited_ms = 0; !has_seen(&watcher, view.number + 2); waited_ms++)
+        ck_assert_int_lt(waited_ms + poll(NULL, 0, 1), WAIT_MS);
+    ck_assert_uint_eq(watcher.left_count, 0);
+    ck_assert_uint_eq(watcher.joined_count, 1);
+    ck_assert_uint_eq(watcher.joined[0], 1);
+    covey_view_free(&view);
+    nodes_close(&nodes);
+}
+END_TEST
+
 /* --- Driven mode
  * --------------------------------------------------------------------------------------------------- */
 
@@ -748,6 +812,119 @@ START_TEST(test_nodes_driven_by_one_thread_replicate)
 }
 END_TEST
 
+/* A node that nobody drives stands still for the others. */
+
+static const char quick[] = "heartbeat = \"20ms\"; suspect_after = \"1s\";";
+
+struct sleeper {
+    struct nodes *nodes;
+    bool sleeps; /* through its next object */
+    size_t objects;
+};
+
+static enum covey_state driven_state(struct nodes *nodes, size_t i)
+{
+    enum covey_state state;
+    struct covey_view view;
+
+    ck_assert_int_eq(covey_view(nodes->group[i], &view), 0);
+    state = view.state;
+    covey_view_free(&view);
+    return state;
+}
+
+static void drive_until(struct nodes *nodes, size_t i, enum covey_state state)
+{
+    for (int waited_ms = 0; driven_state(nodes, i) != state; waited_ms++) {
+        ck_assert_int_lt(waited_ms, WAIT_MS);
+        ck_assert_int_ge(covey_node_progress(nodes->node[i], 1), 0);
+    }
+}
+
+static void sleep_through(void *context, struct covey_group *group, struct covey_object *object)
+{
+    struct sleeper *sleeper = context;
+
+    (void)group;
+    (void)object;
+    sleeper->objects++;
+    if (!sleeper->sleeps)
+        return;
+    sleeper->sleeps = false;
+    nodes_wait_size(sleeper->nodes, 0, 2);
+    drive_until(sleeper->nodes, 2, COVEY_STATE_EVICTED);
+}
+
+static void open_with_sleeper(struct nodes *nodes, struct sleeper *sleeper)
+{
+    static const struct covey_group_callbacks callbacks = {.on_object = sleep_through};
+
+    nodes_configure(nodes, 3, quick, "");
+    sleeper->nodes = nodes;
+    nodes_open_one(nodes, 0, 0, NULL, NULL);
+    nodes_open_one(nodes, 1, 0, NULL, NULL);
+    nodes_open_one(nodes, 2, COVEY_NODE_DRIVEN, &callbacks, sleeper);
+    while (nodes_view_size(nodes, 2) != 3)
+        ck_assert_int_ge(covey_node_progress(nodes->node[2], 1), 0);
+}
+
+static void expect_return(struct nodes *nodes)
+{
+    for (int waited_ms = 0; nodes_view_size(nodes, 0) != 3 || nodes_view_size(nodes, 2) != 3; waited_ms++) {
+        ck_assert_int_lt(waited_ms, WAIT_MS);
+        ck_assert_int_ge(covey_node_progress(nodes->node[2], 1), 0);
+    }
+    nodes_put(nodes, 2, "after", NULL, 0);
+}
+
+/* Left out of the view in the middle of on_object: what the application was told of is there, and the node is
+ * back once the callback has returned. */
+START_TEST(test_object_told_of_survives_the_eviction_of_its_node)
+{
+    struct sleeper sleeper = {0};
+    struct covey_object *object;
+    struct nodes nodes;
+
+    open_with_sleeper(&nodes, &sleeper);
+    sleeper.sleeps = true;
+    nodes_put(&nodes, 2, "model", NULL, 0);
+    ck_assert(!sleeper.sleeps);
+    expect_return(&nodes);
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_msg(covey_get(nodes.group[i], "model", 0, &object) == 0, "n%zu: %s", i,
+                      covey_error_detail(nodes.node[i]));
+        covey_object_release(object);
+    }
+    nodes_close(&nodes);
+}
+END_TEST
+
+START_TEST(test_put_of_an_evicted_node_fails_with_the_reason)
+{
+    char *memory = calloc(1, 64 * MIB);
+    struct covey_buffer buffer = {.base = memory, .bytes = 64 * MIB};
+    struct sleeper sleeper = {0};
+    struct covey_object *object;
+    struct covey_op *op;
+    struct nodes nodes;
+    int rc;
+
+    open_with_sleeper(&nodes, &sleeper);
+    ck_assert_int_eq(covey_put(nodes.group[2], "model", &buffer, 1, &op), 0);
+    ck_assert_int_ge(covey_node_progress(nodes.node[2], 0), 0);
+    nodes_wait_size(&nodes, 0, 2);
+    rc = covey_op_wait(op, WAIT_MS);
+    ck_assert_msg(rc == COVEY_EVICTED || rc == COVEY_PEER_LOST, "%s: %s", covey_strerror(rc),
+                  covey_op_error(op));
+    covey_op_free(op);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_int_eq(covey_get(nodes.group[i], "model", 0, &object), COVEY_NOT_FOUND);
+    expect_return(&nodes);
+    nodes_close(&nodes);
+    free(memory);
+}
+END_TEST
+
 SUITE_MAIN("put", 120, SUITE_LOOP(test_object_reaches_every_member_from_any, 6),
            SUITE_LOOP(test_put_before_all_members_are_linked_reaches_them, 4),
            SUITE_LOOP(test_every_schedule_replicates, 6), SUITE_TEST(test_sizes_around_every_border),
@@ -766,4 +943,7 @@ SUITE_MAIN("put", 120, SUITE_LOOP(test_object_reaches_every_member_from_any, 6),
            SUITE_TEST(test_put_before_the_view_says_who_is_missing),
            SUITE_TEST(test_cancelled_put_is_nowhere),
            SUITE_TEST(test_survivors_go_on_without_a_member_and_with_it_again),
-           SUITE_TEST(test_nodes_driven_by_one_thread_replicate))
+           SUITE_TEST(test_on_view_names_who_left_and_who_joined),
+           SUITE_TEST(test_nodes_driven_by_one_thread_replicate),
+           SUITE_TEST(test_object_told_of_survives_the_eviction_of_its_node),
+           SUITE_TEST(test_put_of_an_evicted_node_fails_with_the_reason))
