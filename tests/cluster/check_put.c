@@ -418,7 +418,8 @@ START_TEST(test_refusal_cancels_everywhere_and_names_the_member)
         ck_assert_int_eq(applications[1].memory[i], 'u');
     nodes_close(&nodes);
     ck_assert_int_eq(applications[0].releases, 1);
-    ck_assert_int_eq(applications[1].releases, 1);
+    /* The refusal may have been quicker than this member's landing. */
+    ck_assert_int_eq(applications[1].releases, applications[1].landings);
     ck_assert(!applications[1].delivered);
     free(applications[1].memory);
     free(body);
