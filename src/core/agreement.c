@@ -210,6 +210,26 @@ static bool member_leaves(const struct membership *m, uint32_t rank)
     return row != NULL && (row[TABLE_FLAGS] & TABLE_LEAVE) != 0;
 }
 
+/* Whom operators want out. What several of them said before they could know of one another may name everyone:
+ * then the lowest rank stays, for a view of nobody would be the end of the cluster. */
+static void add_evicted(const struct membership *m, uint64_t *removed)
+{
+    uint64_t before[VIEW_BITMAP];
+
+    memcpy(before, removed, sizeof(before));
+    for (uint32_t rank = 0; rank < m->view.count; rank++) {
+        for (uint32_t i = 0; m->banks[rank] != NULL && i < BITMAP_WORDS(m->view.count); i++) {
+            if (!bitmap_get(m->out, rank))
+                removed[i] |= m->banks[rank][m->table.layout.evicted + i];
+        }
+    }
+    for (uint32_t rank = 0; rank < m->view.count; rank++) {
+        if (bitmap_get(before, rank) || bitmap_count(removed, m->view.count) < m->view.count)
+            continue;
+        bitmap_clear(removed, rank);
+    }
+}
+
 /* Whom the next view leaves out. */
 static void find_removed(const struct membership *m, uint64_t *removed)
 {
@@ -217,11 +237,8 @@ static void find_removed(const struct membership *m, uint64_t *removed)
     for (uint32_t rank = 0; rank < m->view.count; rank++) {
         if (member_leaves(m, rank))
             bitmap_set(removed, rank);
-        for (uint32_t i = 0; m->banks[rank] != NULL && i < BITMAP_WORDS(m->view.count); i++) {
-            if (!bitmap_get(m->out, rank))
-                removed[i] |= m->banks[rank][m->table.layout.evicted + i];
-        }
     }
+    add_evicted(m, removed);
     suspicion_cover(m, removed);
 }
 

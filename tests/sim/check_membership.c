@@ -523,6 +523,34 @@ START_TEST(test_an_evicted_member_knows_it)
 }
 END_TEST
 
+/* A view of nobody is none. */
+START_TEST(test_the_last_member_is_not_evicted)
+{
+    open_formed(1, MEMBERSHIP_MAJORITY);
+    ck_assert_int_eq(sim_evict(&sim, 0, 0), COVEY_INVALID);
+    settle();
+    ck_view(0, "1{0}");
+    close_sim();
+}
+END_TEST
+
+/* Operators who remove each other's member at the same time, before they can know of one another. */
+START_TEST(test_evictions_of_everyone_leave_someone)
+{
+    uint64_t epoch;
+
+    open_formed(3, MEMBERSHIP_MAJORITY);
+    epoch = sim_newest(&sim)->epoch;
+    ck_assert_int_eq(sim_evict(&sim, 0, 1), 0);
+    ck_assert_int_eq(sim_evict(&sim, 1, 2), 0);
+    ck_assert_int_eq(sim_evict(&sim, 2, 0), 0);
+    settle();
+    ck_assert_uint_eq(sim_newest(&sim)->epoch, epoch);
+    ck_assert_uint_eq(sim.rules[MEMBERSHIP_RULE_EVICTED], 2);
+    close_sim();
+}
+END_TEST
+
 START_TEST(test_requests_that_cannot_be_done_are_refused)
 {
     open_sim(3, MEMBERSHIP_MAJORITY, 1);
@@ -748,6 +776,8 @@ SUITE_MAIN("membership", 120, SUITE_LOOP(test_rows_of_garbage_break_nothing, 20)
            SUITE_LOOP(test_a_restart_faster_than_suspicion_is_a_new_member, 3),
            SUITE_LOOP(test_a_leave_is_a_view_without_waiting, 4), SUITE_TEST(test_everyone_leaves),
            SUITE_TEST(test_everyone_leaves_at_once), SUITE_LOOP(test_an_evicted_member_knows_it, 9),
+           SUITE_TEST(test_the_last_member_is_not_evicted),
+           SUITE_TEST(test_evictions_of_everyone_leave_someone),
            SUITE_TEST(test_requests_that_cannot_be_done_are_refused),
            SUITE_TEST(test_a_forced_view_takes_in_the_blank_ones),
            SUITE_TEST(test_who_was_left_behind_by_force_starts_anew),
