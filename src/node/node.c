@@ -87,6 +87,9 @@ static void run_event(struct call *base)
 }
 
 static void send_event(struct covey_node *node, uint64_t wedge_ns, const char *type, const char *subject,
+                       const char *format, va_list args) __attribute__((format(printf, 5, 0)));
+
+static void send_event(struct covey_node *node, uint64_t wedge_ns, const char *type, const char *subject,
                        const char *format, va_list args)
 {
     struct event_call *call;
