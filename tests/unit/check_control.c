@@ -394,6 +394,9 @@ static const struct good_request {
     {"{\"schema\":1,\"command\":\"bench\",\"group\":\"g\",\"count\":1,\"bytes\":9223372036854775807}", 0},
     {"{\"schema\":1,\"command\":\"reload\"}", 0},
     {"{\"schema\":1,\"command\":\"leave\"}", 0},
+    {"{\"schema\":1,\"command\":\"evict\",\"name\":\"n2\"}", 0},
+    {"{\"schema\":1,\"command\":\"force\"}", 0},
+    {"{\"schema\":1,\"command\":\"table\"}", 0},
 };
 
 START_TEST(test_request_is_the_same_after_decoding_and_encoding)
