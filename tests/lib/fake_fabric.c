@@ -40,7 +40,8 @@ struct fabric_link {
 struct fabric {
     uint64_t address;
     int fd;
-    bool dead, fail_next;
+    bool dead;
+    unsigned fail_in; /* 1: the next link; 0: none */
     bool held[FABRIC_LANES];
     struct queued *first, **end;
     struct queued *shown; /* by the last poll */
@@ -246,9 +247,10 @@ static struct fabric_link *find_expected(const struct fabric *fabric, const stru
 
 static bool fails_now(struct fabric *fabric, struct fail *fail)
 {
-    if (fabric->fail_next)
-        fail_set(fail, COVEY_FABRIC, "the fake fabric was told to fail");
-    return fabric->fail_next;
+    if (fabric->fail_in == 0 || --fabric->fail_in > 0)
+        return false;
+    fail_set(fail, COVEY_FABRIC, "the fake fabric was told to fail");
+    return true;
 }
 
 int fabric_link_connect(struct fabric *fabric, enum fabric_lane lane, const uint8_t *address,
@@ -258,10 +260,8 @@ int fabric_link_connect(struct fabric *fabric, enum fabric_lane lane, const uint
     struct fabric *there = find_fabric(address, address_bytes);
     struct fabric_link *other;
 
-    if (fails_now(fabric, fail)) {
-        fabric->fail_next = false;
+    if (fails_now(fabric, fail))
         return fail->code;
-    }
     *link = new_link(fabric, lane, token, context);
     other = there != NULL ? find_expected(there, *link) : NULL;
     if (other == NULL) {
@@ -281,10 +281,8 @@ int fabric_link_connect(struct fabric *fabric, enum fabric_lane lane, const uint
 int fabric_link_expect(struct fabric *fabric, enum fabric_lane lane, const uint8_t token[FABRIC_TOKEN_BYTES],
                        void *context, struct fabric_link **link, struct fail *fail)
 {
-    if (fails_now(fabric, fail)) {
-        fabric->fail_next = false;
+    if (fails_now(fabric, fail))
         return fail->code;
-    }
     *link = new_link(fabric, lane, token, context);
     return COVEY_OK;
 }
@@ -418,9 +416,9 @@ void fake_fabric_hold(struct fabric *fabric, enum fabric_lane lane, bool hold)
     eventfd_write(fabric->fd, 1);
 }
 
-void fake_fabric_fail_next(struct fabric *fabric)
+void fake_fabric_fail_next(struct fabric *fabric, unsigned after)
 {
-    fabric->fail_next = true;
+    fabric->fail_in = 1 + after;
 }
 
 size_t fake_fabric_links(const struct fabric *fabric)

@@ -17,8 +17,8 @@ void fake_fabric_kill(struct fabric *fabric);
  * comes behind them on the link. */
 void fake_fabric_hold(struct fabric *fabric, enum fabric_lane lane, bool hold);
 
-/* The next fabric_link_expect() or fabric_link_connect() fails. */
-void fake_fabric_fail_next(struct fabric *fabric);
+/* A fabric_link_expect() or fabric_link_connect() fails: the next one, or after so many more. */
+void fake_fabric_fail_next(struct fabric *fabric, unsigned after);
 
 /* Links that are not freed yet. */
 size_t fake_fabric_links(const struct fabric *fabric);

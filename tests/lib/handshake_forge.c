@@ -42,8 +42,10 @@ void forge_keys(struct forge *forge, const uint8_t other[FORGE_PREFIX], const ui
 
     memcpy(forge->prefixes[!forge->role], other, FORGE_PREFIX);
     hash(NULL, "covey secret", secret != NULL, secret, bytes, k);
-    for (uint8_t sender = 0; sender < 2; sender++)
-        hash(k, "covey handshake", sender, forge->prefixes[0], sizeof(forge->prefixes), forge->keys[sender]);
+    for (uint8_t i = 0; i < 2; i++) {
+        hash(k, "covey handshake", i, forge->prefixes[0], sizeof(forge->prefixes), forge->keys[i]);
+        hash(k, "covey lane", i, forge->prefixes[0], sizeof(forge->prefixes), forge->tokens[i]);
+    }
 }
 
 void forge_seal(const struct forge *forge, uint8_t number, const uint8_t *plain, size_t bytes, uint8_t *out)

@@ -16,6 +16,7 @@
 struct forge {
     uint8_t prefixes[2][FORGE_PREFIX]; /* by role: dialer, acceptor */
     uint8_t keys[2][32];               /* by the role of the sender */
+    uint8_t tokens[2][32];             /* by lane */
     unsigned role;                     /* of the forger */
 };
 

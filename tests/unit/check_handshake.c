@@ -704,7 +704,7 @@ static void forge_send(const struct forge *forge, struct side *side, uint8_t num
 /* The protocol as its description says, written a second time: both understand each other. */
 START_TEST(test_description_and_code_agree)
 {
-    uint8_t body[FORGE_BODY], verdict[FORGE_VERDICT] = {0};
+    uint8_t body[FORGE_BODY], verdict[FORGE_VERDICT] = {0}, token[HANDSHAKE_TOKEN_BYTES];
     struct forge forge;
     struct side side;
 
@@ -718,6 +718,10 @@ START_TEST(test_description_and_code_agree)
     forge_send(&forge, &side, 1, verdict, sizeof(verdict));
     handshake_verdict(&side.handshake, COVEY_OK, "");
     expect_state(&side, HANDSHAKE_DONE);
+    for (unsigned lane = 0; lane < 2; lane++) {
+        handshake_token(&side.handshake, lane, token);
+        ck_assert_mem_eq(token, forge.tokens[lane], sizeof(token));
+    }
     handshake_fini(&side.handshake);
 }
 END_TEST

@@ -219,6 +219,38 @@ START_TEST(test_silent_node_is_told)
 }
 END_TEST
 
+/* Packets that go nowhere: here into a queue that is full. */
+START_TEST(test_host_that_does_not_answer_is_told)
+{
+    struct lab *lab = lab_new(2);
+    const struct node_options *there = &lab->nodes[0].options.self;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+
+    ck_assert_int_eq(bind(listener, (const struct sockaddr *)&there->sockaddr, there->sockaddr_bytes), 0);
+    ck_assert_int_eq(listen(listener, 0), 0);
+    fd = lab_connect(&lab->nodes[0]);
+    lab_node_open(&lab->nodes[1]);
+    lab->nodes[1].peers->timing.connect = 50;
+    LAB_WAIT(lab, lab_problem_has(&lab->nodes[1], 0, "does not answer: timed out; is the host up"));
+    close(fd);
+    close(listener);
+    lab_free(lab);
+}
+END_TEST
+
+START_TEST(test_address_that_cannot_be_reached_is_told)
+{
+    struct lab *lab = lab_new(2);
+    struct sockaddr_in *in = (struct sockaddr_in *)&lab->nodes[1].list[0].sockaddr;
+
+    in->sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1, from a loopback address */
+    lab_node_open(&lab->nodes[1]);
+    LAB_WAIT(lab, lab_problem_has(&lab->nodes[1], 0, "cannot be reached: "));
+    ck_assert_int_eq(peers_find(lab->nodes[1].peers, 0)->problem_code, COVEY_UNREACHABLE);
+    lab_free(lab);
+}
+END_TEST
+
 START_TEST(test_another_secret_is_told_by_both)
 {
     struct lab *lab = lab_new(2);
@@ -289,11 +321,11 @@ START_TEST(test_fabric_that_cannot_take_a_link_is_told)
     struct lab *lab = lab_new(2);
 
     lab_node_open(&lab->nodes[0]);
-    fake_fabric_fail_next(lab->nodes[0].fabric);
+    fake_fabric_fail_next(lab->nodes[0].fabric, (unsigned)_i);
     lab_node_open(&lab->nodes[1]);
     LAB_WAIT(lab, lab_logged(&lab->nodes[1], "refuses this node: n0 cannot take a link") == 1);
     LAB_WAIT(lab, lab_all_up(lab));
-    fake_fabric_fail_next(lab->nodes[1].fabric);
+    fake_fabric_fail_next(lab->nodes[1].fabric, (unsigned)_i);
     peers_disconnect(lab->nodes[1].peers, peers_find(lab->nodes[1].peers, 0), COVEY_PROTOCOL, "x");
     LAB_WAIT(lab, lab_logged(&lab->nodes[1], "cannot be reached by the fabric") == 1);
     LAB_WAIT(lab, lab_all_up(lab));
@@ -654,10 +686,21 @@ static void send_sealed(int fd, const struct forge *forge, uint8_t number, const
     send_exactly(fd, sealed, bytes + FORGE_TAG);
 }
 
-/* A connection that proves to be a node, with the other's configuration. */
-static int forge_node(struct lab *lab, const struct lab_node *node, uint16_t id, struct forge *forge)
+/* What a node would say of itself, with the other's configuration. */
+static void forge_plain(const struct lab_node *node, uint16_t id, uint8_t plain[FORGE_BODY])
 {
-    uint8_t heard[FORGE_PREFIX + FORGE_BODY + FORGE_TAG], plain[FORGE_BODY];
+    forge_body(plain, id);
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t digest = options_part_digest(&node->options, (enum options_part)i);
+        for (size_t byte = 0; byte < 8; byte++)
+            plain[16 + 8 * i + byte] = (uint8_t)(digest >> (8 * byte));
+    }
+}
+
+/* A connection that has exchanged prefixes with the node, as node `id`. */
+static int forge_connect(struct lab *lab, const struct lab_node *node, uint16_t id, struct forge *forge)
+{
+    uint8_t heard[FORGE_PREFIX + FORGE_BODY + FORGE_TAG];
     int fd = lab_connect(node);
     size_t got = 0;
 
@@ -665,27 +708,30 @@ static int forge_node(struct lab *lab, const struct lab_node *node, uint16_t id,
     send_exactly(fd, forge->prefixes[0], FORGE_PREFIX);
     LAB_WAIT(lab, receive_more(fd, heard, sizeof(heard), &got));
     forge_keys(forge, heard, node->options.secret, node->options.secret_bytes);
-    forge_body(plain, id);
-    for (size_t i = 0; i < 3; i++) {
-        uint64_t digest = options_part_digest(&node->options, (enum options_part)i);
-        for (size_t byte = 0; byte < 8; byte++)
-            plain[16 + 8 * i + byte] = (uint8_t)(digest >> (8 * byte));
-    }
+    return fd;
+}
+
+/* The same, and it has proved to be that node. */
+static int forge_node(struct lab *lab, const struct lab_node *node, uint16_t id, struct forge *forge)
+{
+    uint8_t plain[FORGE_BODY];
+    int fd = forge_connect(lab, node, id, forge);
+
+    forge_plain(node, id, plain);
     send_sealed(fd, forge, 0, plain, sizeof(plain));
     return fd;
 }
 
 /* The same, and it accepts the node: its links are expected then. */
-static int forge_friend(struct lab *lab, const struct lab_node *node, uint16_t id)
+static int forge_friend(struct lab *lab, const struct lab_node *node, uint16_t id, struct forge *forge)
 {
     static const uint8_t accepts[FORGE_VERDICT];
     uint8_t heard[FORGE_VERDICT + FORGE_TAG];
     const struct entry *entry = (const struct entry *)peers_find(node->peers, id);
-    struct forge forge;
     size_t got = 0;
-    int fd = forge_node(lab, node, id, &forge);
+    int fd = forge_node(lab, node, id, forge);
 
-    send_sealed(fd, &forge, 1, accepts, sizeof(accepts));
+    send_sealed(fd, forge, 1, accepts, sizeof(accepts));
     LAB_WAIT(lab, receive_more(fd, heard, sizeof(heard), &got));
     LAB_WAIT(lab, entry->current != NULL && entry->current->state == CONN_LINKING);
     return fd;
@@ -733,10 +779,11 @@ START_TEST(test_peer_that_sends_nonsense_is_left)
 {
     struct lab *lab = lab_new(2);
     struct lab_node *node = &lab->nodes[0];
+    struct forge forge;
     int fd;
 
     lab_node_open(node);
-    fd = forge_friend(lab, node, 1);
+    fd = forge_friend(lab, node, 1, &forge);
     send_exactly(fd, (const uint8_t *)"\x7f", 1);
     LAB_WAIT(lab, lab_has_ended(fd));
     ck_assert(lab_problem_has(node, 1, "broke the protocol: unknown byte 127 on its connection"));
@@ -753,6 +800,7 @@ START_TEST(test_peer_that_asks_without_end_costs_nothing)
     static uint8_t questions[1 << 16];
     struct lab *lab = lab_new(2);
     struct lab_node *node = &lab->nodes[0];
+    struct forge forge;
     const struct conn *conn;
     int fd, small = 4096;
     size_t sent = 0;
@@ -760,7 +808,7 @@ START_TEST(test_peer_that_asks_without_end_costs_nothing)
     memset(questions, SIGNAL_PROBE, sizeof(questions));
     lab_node_open(node);
     node->peers->timing.probe = 50;
-    fd = forge_friend(lab, node, 1);
+    fd = forge_friend(lab, node, 1, &forge);
     conn = ((const struct entry *)peers_find(node->peers, 1))->current;
     ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
     ck_assert_int_eq(setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
@@ -781,13 +829,197 @@ START_TEST(test_peer_that_makes_no_links_is_left)
 {
     struct lab *lab = lab_new(2);
     struct lab_node *node = &lab->nodes[0];
+    struct forge forge;
     int fd;
 
     lab_node_open(node);
     node->peers->timing.link = 50;
-    fd = forge_friend(lab, node, 1);
+    fd = forge_friend(lab, node, 1, &forge);
     LAB_WAIT(lab, lab_has_ended(fd));
     ck_assert(lab_problem_has(node, 1, "its fabric links did not come up in 50 ms"));
+    close(fd);
+    lab_free(lab);
+}
+END_TEST
+
+/* A fabric of the test's own, from which a forged peer makes its lanes. */
+static struct fabric *forge_lanes(const struct lab_node *node, const struct forge *forge, unsigned count,
+                                  struct fabric_link *links[])
+{
+    struct fabric_options options = {.provider = "tcp"};
+    uint8_t address[FABRIC_ADDRESS_MAX];
+    size_t bytes = fabric_address(node->fabric, address);
+    struct fabric *fabric;
+    struct fail fail;
+
+    ck_assert_int_eq(fabric_open(&options, &fabric, &fail), COVEY_OK);
+    for (unsigned lane = 0; lane < count; lane++)
+        ck_assert_int_eq(fabric_link_connect(fabric, (enum fabric_lane)lane, address, bytes,
+                                             forge->tokens[lane], NULL, &links[lane], &fail),
+                         COVEY_OK);
+    return fabric;
+}
+
+/* When the other end has closed them. */
+static void forge_lanes_close(struct fabric *fabric, unsigned count, struct fabric_link *links[])
+{
+    struct fabric_event events[8];
+
+    ck_assert_uint_eq(fabric_poll(fabric, events, 8), 2 * count); /* each was up, and is down */
+    for (unsigned lane = 0; lane < count; lane++)
+        fabric_link_free(links[lane]);
+    fabric_close(fabric);
+}
+
+/* It makes one lane, and uses it without waiting for the other. */
+START_TEST(test_peer_that_uses_a_lane_too_early_is_left)
+{
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    struct fabric_link *link;
+    struct fabric *fabric;
+    struct forge forge;
+    int fd;
+
+    lab_node_open(node);
+    fd = forge_friend(lab, node, 1, &forge);
+    fabric = forge_lanes(node, &forge, 1, &link);
+    ck_assert_int_eq(fabric_send(link, "hello", 5), COVEY_OK);
+    LAB_WAIT(lab, lab_has_ended(fd));
+    ck_assert(lab_problem_has(node, 1, "broke the protocol: it used a link before it was up"));
+    ck_assert_uint_eq(node->messages, 0);
+    forge_lanes_close(fabric, 1, &link);
+    close(fd);
+    lab_free(lab);
+}
+END_TEST
+
+/* A message that overtakes the peer's LINKED, which is on another connection, is not lost. */
+START_TEST(test_message_may_come_before_linked)
+{
+    static const uint8_t linked[] = {SIGNAL_LINKED};
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    struct fabric_link *links[FABRIC_LANES];
+    struct fabric *fabric;
+    struct forge forge;
+    uint8_t signal = 0;
+    int fd;
+
+    lab_node_open(node);
+    fd = forge_friend(lab, node, 1, &forge);
+    fabric = forge_lanes(node, &forge, FABRIC_LANES, links);
+    LAB_WAIT(lab, recv(fd, &signal, 1, MSG_DONTWAIT) == 1);
+    ck_assert_uint_eq(signal, SIGNAL_LINKED);
+    ck_assert(!lab_is_up(node, 1));
+    ck_assert_int_eq(fabric_send(links[FABRIC_CONTROL], "hello", 5), COVEY_OK);
+    LAB_WAIT(lab, node->messages == 1);
+    ck_assert(lab_is_up(node, 1));
+    send_exactly(fd, linked, sizeof(linked));
+    close(fd);
+    LAB_WAIT(lab, node->downs == 1);
+    ck_assert_uint_eq(node->ups, 1);
+    forge_lanes_close(fabric, FABRIC_LANES, links);
+    lab_free(lab);
+}
+END_TEST
+
+START_TEST(test_reset_connection_is_told)
+{
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    struct linger at_once = {.l_onoff = 1};
+    struct forge forge;
+    int fd;
+
+    lab_node_open(node);
+    fd = forge_friend(lab, node, 1, &forge);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    close(fd);
+    LAB_WAIT(lab, lab_problem_has(node, 1, "has gone: Connection reset by peer"));
+    lab_free(lab);
+}
+END_TEST
+
+/* Of several connections that wait for the end of an older one, the latest counts. */
+START_TEST(test_only_the_latest_connection_waits)
+{
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    const struct entry *entry;
+    struct forge forge;
+    int first, second;
+
+    lab_open(lab);
+    LAB_WAIT(lab, lab_all_up(lab));
+    entry = (const struct entry *)peers_find(node->peers, 1);
+    node->peers->timing.linger = 50;
+    fake_fabric_hold(node->fabric, FABRIC_DATA, true);
+    kill_node(&lab->nodes[1]);
+    first = forge_node(lab, node, 1, &forge);
+    LAB_WAIT(lab, entry->successor != NULL);
+    second = forge_node(lab, node, 1, &forge);
+    LAB_WAIT(lab, lab_has_ended(first));
+    ck_assert(entry->successor != NULL && !lab_has_ended(second));
+    fake_fabric_hold(node->fabric, FABRIC_DATA, false);
+    lab_node_close(node); /* and the one that waits is not taken any more */
+    ck_assert(lab_has_ended(second));
+    close(first);
+    close(second);
+    lab_free(lab);
+}
+END_TEST
+
+START_TEST(test_elastic_node_that_cannot_be_one_is_refused)
+{
+    static const char *const reasons[] = {"n40 says that it listens at no address",
+                                          "n0 knows 1024 nodes already, and no more fit into a cluster"};
+    struct lab *lab = lab_new(1);
+    struct lab_node *node = &lab->nodes[0];
+    struct node_options *self = &node->options.self;
+    uint8_t plain[FORGE_BODY];
+    struct forge forge;
+    struct fail fail;
+    int fd;
+
+    lab_node_open(node);
+    node->peers->timing.linger = 50;
+    for (uint32_t id = 1000; _i == 1 && id < 1000 + COVEY_MEMBERS_MAX - 1; id++)
+        ck_assert_int_eq(peers_learn(node->peers, id, &self->sockaddr, self->sockaddr_bytes, &fail),
+                         COVEY_OK);
+    fd = forge_connect(lab, node, 40, &forge);
+    forge_plain(node, 40, plain);
+    plain[2] = 1; /* elastic */
+    if (_i == 0)
+        plain[968] = 5;
+    send_sealed(fd, &forge, 0, plain, sizeof(plain));
+    LAB_WAIT(lab, lab_logged(node, reasons[_i]) == 1);
+    LAB_WAIT(lab, node->peers->conns == NULL); /* the other end need not close */
+    close(fd);
+    lab_free(lab);
+}
+END_TEST
+
+/* Whoever claims an id from elsewhere changes nothing of what is known about that node. */
+START_TEST(test_impostor_is_told_apart)
+{
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    uint8_t nonsense[FORGE_BODY] = {0};
+    char sentence[FAIL_TEXT_MAX], who[64] = "node 77";
+    struct forge forge;
+    int fd;
+
+    lab_node_open(node);
+    fd = forge_connect(lab, node, _i == 0 ? 1 : 77, &forge);
+    memset(forge.keys, 0, sizeof(forge.keys));
+    send_sealed(fd, &forge, 0, nonsense, sizeof(nonsense));
+    if (_i == 0)
+        snprintf(who, sizeof(who), "n1 (%s)", address_of(lab, 1));
+    snprintf(sentence, sizeof(sentence),
+             "127.0.0.1, which says that it is %s, does not prove this cluster's secret", who);
+    LAB_WAIT(lab, lab_logged(node, sentence) == 1);
+    ck_assert(lab_problem_has(node, 1, "has not connected yet"));
     close(fd);
     lab_free(lab);
 }
@@ -923,6 +1155,33 @@ START_TEST(test_half_open_flood_does_not_keep_nodes_out)
 }
 END_TEST
 
+/* As soon as one of the half-open connections has ended, the next is taken. */
+START_TEST(test_place_that_becomes_free_is_used_at_once)
+{
+    struct lab *lab = lab_new(1);
+    struct lab_node *node = &lab->nodes[0];
+    int fds[PEERS_HALF_OPEN_MAX], last;
+    struct forge forge;
+    uint8_t byte;
+
+    lab_node_open(node);
+    node->peers->timing.half_open_grace = 60000;
+    for (size_t i = 0; i < PEERS_HALF_OPEN_MAX; i++)
+        fds[i] = lab_connect(node);
+    last = lab_connect(node);
+    forge_init(&forge, HANDSHAKE_DIALER, 1, 1);
+    send_exactly(last, forge.prefixes[0], FORGE_PREFIX);
+    LAB_WAIT(lab, uv_is_active((uv_handle_t *)&node->peers->accept_timer));
+    ck_assert_int_eq(recv(last, &byte, 1, MSG_DONTWAIT), -1);
+    close(fds[0]);
+    LAB_WAIT(lab, recv(last, &byte, 1, MSG_DONTWAIT) == 1);
+    for (size_t i = 1; i < PEERS_HALF_OPEN_MAX; i++)
+        close(fds[i]);
+    close(last);
+    lab_free(lab);
+}
+END_TEST
+
 /* Without descriptors nothing can be accepted; when there are some again, it goes on. */
 START_TEST(test_lack_of_descriptors_passes)
 {
@@ -943,6 +1202,16 @@ START_TEST(test_lack_of_descriptors_passes)
     close(fd);
     lab_node_open(&lab->nodes[1]);
     LAB_WAIT(lab, lab_all_up(lab));
+    /* To dial takes one as well. */
+    lab->nodes[1].peers->timing.backoff_max = 20;
+    kill_node(node);
+    LAB_WAIT(lab, lab->nodes[1].peers->conns == NULL);
+    fd = dup(0);
+    low.rlim_cur = (rlim_t)fd;
+    close(fd);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+    LAB_WAIT(lab, lab_logged(&lab->nodes[1], "cannot be dialed: Too many open files; raise the limit") == 1);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     lab_free(lab);
 }
 END_TEST
@@ -973,6 +1242,27 @@ START_TEST(test_signals_are_the_applications)
     setitimer(ITIMER_REAL, &never, NULL);
     sigaction(SIGPIPE, NULL, &pipe_action);
     ck_assert_ptr_eq(pipe_action.sa_handler, SIG_DFL);
+    lab_free(lab);
+}
+END_TEST
+
+/* The other end has sent its last byte, and then reset the connection, before this one answers. */
+START_TEST(test_sending_to_a_dead_connection_raises_no_signal)
+{
+    struct lab *lab = lab_new(2);
+    struct lab_node *node = &lab->nodes[0];
+    struct linger at_once = {.l_onoff = 1};
+    struct forge forge;
+    int fd;
+
+    lab_node_open(node);
+    fd = lab_connect(node);
+    forge_init(&forge, HANDSHAKE_DIALER, 1, 1);
+    send_exactly(fd, forge.prefixes[0], FORGE_PREFIX);
+    ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    close(fd);
+    LAB_WAIT(lab, lab_logged(node, "closed the connection before it proved the cluster's secret") == 1);
     lab_free(lab);
 }
 END_TEST
@@ -1084,7 +1374,7 @@ SUITE_MAIN(
     SUITE_TEST(test_node_that_answers_but_does_not_connect_is_told), SUITE_TEST(test_silent_node_is_told),
     SUITE_TEST(test_another_secret_is_told_by_both), SUITE_LOOP(test_other_configuration_is_told_by_both, 2),
     SUITE_TEST(test_other_cluster_is_told_by_both), SUITE_TEST(test_links_that_do_not_come_up_are_told),
-    SUITE_TEST(test_fabric_that_cannot_take_a_link_is_told), SUITE_TEST(test_elastic_node_dials_all),
+    SUITE_LOOP(test_fabric_that_cannot_take_a_link_is_told, 2), SUITE_TEST(test_elastic_node_dials_all),
     SUITE_TEST(test_elastic_nodes_learn_of_each_other),
     SUITE_LOOP(test_elastic_nodes_that_dial_each_other_meet_once, 9),
     SUITE_TEST(test_learning_of_a_listed_node_changes_nothing),
@@ -1099,7 +1389,14 @@ SUITE_MAIN(
     SUITE_TEST(test_peer_that_is_not_the_one_to_dial_is_refused),
     SUITE_TEST(test_peer_that_goes_on_unaccepted_is_left), SUITE_TEST(test_peer_that_sends_nonsense_is_left),
     SUITE_TEST(test_peer_that_asks_without_end_costs_nothing),
-    SUITE_TEST(test_peer_that_makes_no_links_is_left), SUITE_TEST(test_ipv6_addresses),
+    SUITE_TEST(test_peer_that_makes_no_links_is_left),
+    SUITE_TEST(test_peer_that_uses_a_lane_too_early_is_left), SUITE_TEST(test_message_may_come_before_linked),
+    SUITE_TEST(test_reset_connection_is_told), SUITE_TEST(test_sending_to_a_dead_connection_raises_no_signal),
+    SUITE_TEST(test_only_the_latest_connection_waits),
+    SUITE_LOOP(test_elastic_node_that_cannot_be_one_is_refused, 2),
+    SUITE_LOOP(test_impostor_is_told_apart, 2), SUITE_TEST(test_host_that_does_not_answer_is_told),
+    SUITE_TEST(test_address_that_cannot_be_reached_is_told),
+    SUITE_TEST(test_place_that_becomes_free_is_used_at_once), SUITE_TEST(test_ipv6_addresses),
     SUITE_TEST(test_port_in_use_names_the_process), SUITE_TEST(test_address_of_another_host_is_refused),
     SUITE_TEST(test_restart_listens_at_once), SUITE_TEST(test_garbage_is_told_once_and_ends),
     SUITE_TEST(test_connection_that_says_nothing_is_not_worth_a_warning),
