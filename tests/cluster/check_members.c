@@ -90,7 +90,7 @@ START_TEST(test_restart_faster_than_the_timeout_is_a_new_member)
 
     daemons_init(&daemons, 3, 0, PATIENT);
     daemons_start_all(&daemons);
-    for (unsigned round = 0; round < 6; round++) {
+    for (unsigned round = 0; round < 4; round++) {
         struct seen before, after;
 
         daemons_view(&daemons, round % 3, &before);
@@ -136,17 +136,17 @@ static void kill_in_a_put(struct daemons *daemons, unsigned root, unsigned victi
     daemons_await(daemons, daemons->count);
 }
 
-static const unsigned roots[] = {2, 0, 1, 4};
+static const unsigned roots[] = {2, 0};
 
 START_TEST(test_member_killed_in_a_put_leaves_all_or_nothing)
 {
     struct daemons daemons;
     char file[96];
 
-    daemons_init(&daemons, 5, 0, PATIENT);
+    daemons_init(&daemons, 4, 0, PATIENT);
     snprintf(file, sizeof(file), "%s", daemons_file(&daemons, "model", 96 * MIB, 5));
     daemons_start_all(&daemons);
-    for (unsigned victim = 0; victim < 5; victim++) {
+    for (unsigned victim = 0; victim < 4; victim++) {
         expect_put_works(&daemons, victim, victim);
         kill_in_a_put(&daemons, roots[_i], victim, file);
     }
@@ -430,7 +430,7 @@ static size_t resident_bytes(pid_t pid)
 /* One of three dies and is replaced, over and over, while the two others put, read and remove. */
 START_TEST(test_many_view_changes_leave_nothing_behind)
 {
-    enum { ROUNDS = 16, WARM = 3 };
+    enum { ROUNDS = 15, WARM = 3 };
     static struct result result;
     struct daemons daemons;
     struct seen seen;
