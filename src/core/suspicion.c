@@ -7,7 +7,9 @@
 /* --- Own evidence -------------------------------------------------------------------------------------- */
 
 /* This node did not run for a while. What looks like silence of the others may be its own: everyone gets a
- * new period, and the rows, which were written meanwhile, are looked at before anything is concluded. */
+ * new period, and the rows, which were written meanwhile, are looked at before anything is concluded. That
+ * they suspect this node is its own doing, too: it does not lead before they had time to see that its heart
+ * beats. */
 void suspicion_forgive(struct membership *m)
 {
     for (uint32_t slot = 0; slot < m->config.slots; slot++) {
@@ -16,6 +18,7 @@ void suspicion_forgive(struct membership *m)
         m->links[slot].seen_ns = m->now_ns;
         table_snapshot(&m->table, slot);
     }
+    m->retry_ns = m->now_ns + m->config.suspect_after_ns / 2;
     rows_trace(m, MEMBERSHIP_RULE_FORGIVE, m->config.id, 0);
 }
 
