@@ -128,6 +128,15 @@ START_TEST(test_descriptors_above_1024_work)
 }
 END_TEST
 
+/* The leak checker asks. A process that exits amid its node's work has memory that is on its way somewhere.
+ */
+static bool leaks_are_meant;
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
+{
+    return leaks_are_meant;
+}
+
 /* exit() without leaving: no abort, no hang, the exit code is kept. */
 START_TEST(test_exit_without_leaving_keeps_the_exit_code)
 {
@@ -137,6 +146,7 @@ START_TEST(test_exit_without_leaving_keeps_the_exit_code)
     if (child == 0) {
         struct nodes nodes;
 
+        leaks_are_meant = true;
         nodes_configure(&nodes, 2, "", "");
         nodes_open_one(&nodes, 0, 0, NULL, NULL);
         nodes_open_one(&nodes, 1, 0, NULL, NULL);

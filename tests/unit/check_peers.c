@@ -224,8 +224,9 @@ START_TEST(test_host_that_does_not_answer_is_told)
 {
     struct lab *lab = lab_new(2);
     const struct node_options *there = &lab->nodes[0].options.self;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1, fd;
 
+    ck_assert_int_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
     ck_assert_int_eq(bind(listener, (const struct sockaddr *)&there->sockaddr, there->sockaddr_bytes), 0);
     ck_assert_int_eq(listen(listener, 0), 0);
     fd = lab_connect(&lab->nodes[0]);
