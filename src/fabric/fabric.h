@@ -10,6 +10,8 @@
  * peer in posting order. A write may become visible piece by piece and must be looked at only after its
  * immediate, or that of a later write on the link, has arrived: data and the counter that guards it are two
  * writes, data first.
+ * - On the control lane each aligned word of 8 bytes of a write of up to FABRIC_WORDS_MAX bytes becomes
+ * visible whole: who looks at it early sees the old one or the new one.
  * - Arrival is known by completion (FABRIC_ARRIVED, FABRIC_MESSAGE), never by polling memory.
  * - FABRIC_LINK_DOWN is the last event of a link: when it is delivered no more DMA of that peer's touches
  * memory here through this link, and writes posted on it that have not completed never will. The link is then
@@ -38,6 +40,7 @@ enum fabric_lane {
 #define FABRIC_LANES          2
 
 #define FABRIC_MESSAGE_MAX    16384 /* bytes of a two-sided message */
+#define FABRIC_WORDS_MAX      16368 /* bytes of a control lane's write of whole words */
 #define FABRIC_ADDRESS_MAX    128   /* bytes of a fabric address */
 #define FABRIC_PIECES_MAX     4     /* local pieces that one write gathers */
 #define FABRIC_TOKEN_BYTES    32    /* proof that a connection belongs to a handshake */

@@ -193,6 +193,7 @@ static int limits_take(struct ofi *ofi, struct fail *fail)
 
     ofi->takes_receives = info->mode & FI_RX_CQ_DATA;
     ofi->completes_early = strncmp(ofi->provider, "tcp", 3) == 0 || strncmp(ofi->provider, "net", 3) == 0;
+    ofi->tears_words = ofi->completes_early;
     ofi->receives = ofi->takes_receives ? OFI_RECEIVES_DATA : OFI_RECEIVES;
     base->needs_local = info->domain_attr->mr_mode & FI_MR_LOCAL;
     base->limits.write_bytes = info->ep_attr->max_msg_size;
@@ -397,6 +398,11 @@ static int ofi_register(struct fabric *fabric, void *base, size_t bytes, enum co
     }
     if (ofi->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
         region->address = (uintptr_t)base;
+    region->key = fi_mr_key(region->mr);
+    region->memory = base;
+    region->bytes = bytes;
+    if (remote && ofi->tears_words)
+        ofi_words_open(ofi, region);
     *out = &region->base;
     return 0;
 }
@@ -405,6 +411,7 @@ static void ofi_deregister(struct fabric_region *base)
 {
     struct ofi_region *region = (struct ofi_region *)base;
 
+    ofi_words_close(ofi_of(base->fabric), region);
     close_fid(&region->mr->fid);
     free(region);
 }
@@ -414,7 +421,7 @@ static void ofi_region_remote(const struct fabric_region *base, uint64_t *addres
     const struct ofi_region *region = (const struct ofi_region *)base;
 
     *address = region->address;
-    *key = fi_mr_key(region->mr);
+    *key = region->key;
 }
 
 static int ofi_fd(const struct fabric *fabric)

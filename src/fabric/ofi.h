@@ -4,7 +4,7 @@
 
 /* The backend on libfabric's connected endpoints (FI_EP_MSG), written to what the `verbs` provider promises,
  * so that `tcp` and others are served by the same code. ofi.c opens, listens and registers; ofi_link.c makes
- * links and ends them; ofi_post.c posts on them; ofi_poll.c reads the queues.
+ * links and ends them; ofi_post.c posts on them; ofi_poll.c reads the queues; ofi_words.c writes whole words.
  *
  * All links share one completion queue and one event queue. A completion may be read after its endpoint was
  * closed, so an operation's context is never a pointer but names its link by slot and generation:
@@ -21,6 +21,15 @@
  * A write's immediate arrives by itself, without a context, unless the provider has it take a posted receive
  * (mode FI_RX_CQ_DATA). There the upper half of the 8 bytes of completion data carries the receiver's link
  * id, which both sides tell each other while connecting; with FI_RX_CQ_DATA the receive's context says it.
+ *
+ * Where the processor copies the bytes of writes out of a stream, it can leave a word in half until more of
+ * them come. There the control lane's writes of up to FABRIC_WORDS_MAX bytes are messages with completion
+ * data, which the receiver carries out word by word:
+ *
+ *     0                8                16
+ *     +----------------+----------------+---------- ...
+ *     | remote address | remote key     | what is written          OFI_WORDS_IMMEDIATE | immediate, or 0
+ *     +----------------+----------------+---------- ...
  *
  * Connecting, the private data of the request (all integers little-endian):
  *
@@ -40,6 +49,7 @@
 #include <rdma/fi_rma.h>
 
 #include <sys/socket.h>
+#include <uthash.h>
 
 #include "fabric/backend.h"
 
@@ -51,6 +61,12 @@
 #define OFI_REQUEST_BYTES   40
 #define OFI_BYE_BYTES       1
 #define OFI_ANSWER_BYTES    8
+#define OFI_INJECT_MAX      256 /* bytes of a small message that are copied to the stack on their way */
+#define OFI_WORDS_IMMEDIATE (UINT64_C(1) << 32)
+
+struct ofi_words {
+    uint64_t address, key;
+};
 
 /* How a link that is ending is closed. */
 enum ofi_ending {
@@ -127,9 +143,11 @@ struct ofi {
     bool takes_receives;  /* FI_RX_CQ_DATA */
     bool completes_early; /* a write is complete when the kernel has buffered it, unless it is told otherwise
                            */
+    bool tears_words;     /* a word that is being written may be seen in half */
     uint32_t receives;    /* per link */
     uint32_t links_max;   /* that the completion queue has room for */
     uint64_t next_key;
+    struct ofi_region *regions; /* that peers may write, by key; where words are torn */
 
     struct ofi_slot *slots;
     uint32_t slot_count;
@@ -147,7 +165,11 @@ struct ofi {
 struct ofi_region {
     struct fabric_region base;
     struct fid_mr *mr;
-    uint64_t address;
+    uint64_t address, key; /* for peers */
+    char *memory;
+    size_t bytes;
+    bool listed;
+    UT_hash_handle hh; /* in struct ofi */
 };
 
 static inline struct ofi_link *ofi_link_of(struct fabric_link *link)
@@ -202,6 +224,12 @@ int ofi_send(struct fabric_link *link, const void *data, size_t bytes);
 void ofi_bye(struct ofi_link *link); /* unless it was said, or there is no room now */
 /* The operation of that sequence and all before it are done. False if there is none. */
 bool ofi_complete(struct ofi_link *link, uint32_t sequence, struct ofi_op *op);
+
+/* ofi_words.c */
+void ofi_words_open(struct ofi *ofi, struct ofi_region *region);  /* peers may write there from now on */
+void ofi_words_close(struct ofi *ofi, struct ofi_region *region); /* no more */
+/* Carry out a write that came as a message. False if nothing like it is registered. */
+bool ofi_words_write(const struct ofi *ofi, const void *message, size_t bytes);
 
 /* ofi_poll.c */
 size_t ofi_poll(struct fabric *fabric, struct fabric_event events[], size_t max);

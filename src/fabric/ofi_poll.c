@@ -167,6 +167,25 @@ static bool is_bye(const struct fi_cq_data_entry *entry)
            entry->len == OFI_BYE_BYTES;
 }
 
+static bool is_words(const struct ofi *ofi, const struct ofi_link *link, const struct fi_cq_data_entry *entry)
+{
+    return ofi->tears_words && link->base.lane == FABRIC_CONTROL && entry->flags & FI_REMOTE_CQ_DATA &&
+           entry->len > OFI_BYE_BYTES;
+}
+
+static void words_received(struct ofi *ofi, struct ofi_link *link, struct ofi_receive *receive,
+                           const struct fi_cq_data_entry *entry, struct sink *sink)
+{
+    if (!ofi_words_write(ofi, link->buffers + (size_t)receive->number * FABRIC_MESSAGE_MAX, entry->len)) {
+        ofi_link_fail(link, COVEY_PEER_LOST, "the peer wrote where nothing was granted");
+        return;
+    }
+    if (entry->data & OFI_WORDS_IMMEDIATE)
+        arrived(ofi, link, entry->data, sink);
+    if (link->base.state == FABRIC_LINK_READY)
+        ofi_link_repost(receive);
+}
+
 static void received(struct ofi *ofi, struct ofi_link *link, const struct fi_cq_data_entry *entry,
                      struct sink *sink)
 {
@@ -175,6 +194,8 @@ static void received(struct ofi *ofi, struct ofi_link *link, const struct fi_cq_
 
     if (is_bye(entry)) {
         ofi_link_fail(link, COVEY_PEER_LOST, "the peer closed the connection");
+    } else if (is_words(ofi, link, entry)) {
+        words_received(ofi, link, receive, entry, sink);
     } else if (entry->flags & FI_REMOTE_CQ_DATA || entry->len == 0) {
         if (entry->flags & FI_REMOTE_CQ_DATA)
             arrived(ofi, link, entry->data, sink);

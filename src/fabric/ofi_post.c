@@ -110,24 +110,6 @@ static int write_something(struct ofi_link *link, const struct fabric_write *wri
     return posted(link, fi_writemsg(link->ep, &message, flags), flags, op);
 }
 
-int ofi_write(struct fabric_link *base, const struct fabric_write *write, uint64_t bytes)
-{
-    struct ofi_link *link = ofi_link_of(base);
-    const struct ofi_op op = {.cookie = write->cookie, .signalled = write->signalled};
-    uint64_t flags = 0;
-
-    if (link_full(link))
-        return no_room(link);
-    if (write->signalled || completion_due(link))
-        flags |= FI_COMPLETION;
-    flags |= acknowledged(link, flags);
-    if (write->immediate != FABRIC_IMMEDIATE_NONE)
-        flags |= FI_REMOTE_CQ_DATA;
-    if (bytes == 0)
-        return write_nothing(link, write, flags, &op);
-    return write_something(link, write, bytes, flags, &op);
-}
-
 /* Where in the send ring the next `bytes` go, which are then *used bytes of it; false if there is no room. */
 static bool ring_place(const struct ofi_link *link, size_t bytes, size_t *offset, size_t *used)
 {
@@ -142,21 +124,32 @@ static bool ring_place(const struct ofi_link *link, size_t bytes, size_t *offset
     return link->ring_used + *used <= OFI_SEND_RING_BYTES;
 }
 
-static int send_copied(struct ofi_link *link, const void *data, size_t bytes)
+static void copy_parts(char *to, const struct iovec *parts, int count)
 {
-    size_t offset, used;
+    for (int i = 0; i < count; i++) {
+        memcpy(to, parts[i].iov_base, parts[i].iov_len);
+        to += parts[i].iov_len;
+    }
+}
+
+/* A message of these parts that is its own until it has left: a copy in the send ring. */
+static int send_copied(struct ofi_link *link, const struct iovec *parts, int count, struct fi_msg *message,
+                       uint64_t flags, struct ofi_op *op)
+{
+    size_t bytes = message->msg_iov->iov_len, offset, used;
     struct iovec iov = {.iov_len = bytes};
     void *desc = ofi_link_desc(link);
-    struct fi_msg message = {.msg_iov = &iov, .desc = &desc, .iov_count = 1, .context = next_context(link)};
-    struct ofi_op op = {.signalled = false};
-    uint64_t flags = FI_COMPLETION | acknowledged(link, FI_COMPLETION);
     int error;
 
     if (!ring_place(link, bytes, &offset, &used))
         return no_room(link);
-    iov.iov_base = memcpy(link->buffers + ofi_receive_bytes(link->ofi) + offset, data, bytes);
-    op.ring_bytes = (uint32_t)used;
-    error = posted(link, fi_sendmsg(link->ep, &message, flags), flags, &op);
+    iov.iov_base = link->buffers + ofi_receive_bytes(link->ofi) + offset;
+    copy_parts(iov.iov_base, parts, count);
+    message->msg_iov = &iov;
+    message->desc = &desc;
+    op->ring_bytes = (uint32_t)used;
+    flags |= FI_COMPLETION;
+    error = posted(link, fi_sendmsg(link->ep, message, flags | acknowledged(link, flags)), flags, op);
     if (error == 0) {
         link->ring_used += used;
         link->ring_head = (offset + ((bytes + 7) & ~(size_t)7)) % OFI_SEND_RING_BYTES;
@@ -164,25 +157,79 @@ static int send_copied(struct ofi_link *link, const void *data, size_t bytes)
     return error;
 }
 
-static int send_injected(struct ofi_link *link, const void *data, size_t bytes)
+static int send_injected(struct ofi_link *link, const struct iovec *parts, int count, struct fi_msg *message,
+                         uint64_t flags, const struct ofi_op *op)
 {
-    struct iovec iov = {.iov_base = (void *)data, .iov_len = bytes};
-    struct fi_msg message = {.msg_iov = &iov, .iov_count = 1, .context = next_context(link)};
-    const struct ofi_op op = {.signalled = false};
-    uint64_t flags = FI_INJECT | (completion_due(link) ? FI_COMPLETION : 0);
+    char bytes[OFI_INJECT_MAX];
+    struct iovec iov = {.iov_base = bytes, .iov_len = message->msg_iov->iov_len};
 
-    return posted(link, fi_sendmsg(link->ep, &message, flags), flags, &op);
+    copy_parts(bytes, parts, count);
+    message->msg_iov = &iov;
+    flags |= FI_INJECT | (completion_due(link) ? FI_COMPLETION : 0);
+    return posted(link, fi_sendmsg(link->ep, message, flags), flags, op);
+}
+
+/* flags and data: of fi_sendmsg(). The parts may be used again at once. */
+static int send_parts(struct ofi_link *link, const struct iovec *parts, int count, uint64_t flags,
+                      uint64_t data, struct ofi_op *op)
+{
+    struct iovec whole = {.iov_len = 0};
+    struct fi_msg message = {.msg_iov = &whole, .iov_count = 1, .context = next_context(link), .data = data};
+
+    for (int i = 0; i < count; i++)
+        whole.iov_len += parts[i].iov_len;
+    if (whole.iov_len <= link->ofi->info->tx_attr->inject_size && whole.iov_len <= OFI_INJECT_MAX &&
+        !acknowledges(link))
+        return send_injected(link, parts, count, &message, flags, op);
+    return send_copied(link, parts, count, &message, flags, op);
 }
 
 int ofi_send(struct fabric_link *base, const void *data, size_t bytes)
 {
     struct ofi_link *link = ofi_link_of(base);
+    const struct iovec part = {.iov_base = (void *)data, .iov_len = bytes};
+    struct ofi_op op = {.signalled = false};
 
     if (link_full(link))
         return no_room(link);
-    if (bytes <= link->ofi->info->tx_attr->inject_size && !acknowledges(link))
-        return send_injected(link, data, bytes);
-    return send_copied(link, data, bytes);
+    return send_parts(link, &part, 1, 0, 0, &op);
+}
+
+/* A write that the receiver carries out word by word: see ofi_words.c. */
+static int write_words(struct ofi_link *link, const struct fabric_write *write, uint64_t flags,
+                       struct ofi_op *op)
+{
+    struct ofi_words header = {.address = write->remote_address, .key = write->remote_key};
+    struct iovec parts[1 + FABRIC_PIECES_MAX] = {{.iov_base = &header, .iov_len = sizeof(header)}};
+    void *desc[FABRIC_PIECES_MAX];
+    int count = gather(link, write, parts + 1, desc);
+    uint64_t data = 0;
+
+    if (count < 0)
+        return count;
+    if (write->immediate != FABRIC_IMMEDIATE_NONE)
+        data = OFI_WORDS_IMMEDIATE | write->immediate;
+    return send_parts(link, parts, 1 + count, flags | FI_REMOTE_CQ_DATA, data, op);
+}
+
+int ofi_write(struct fabric_link *base, const struct fabric_write *write, uint64_t bytes)
+{
+    struct ofi_link *link = ofi_link_of(base);
+    struct ofi_op op = {.cookie = write->cookie, .signalled = write->signalled};
+    uint64_t flags = 0;
+
+    if (link_full(link))
+        return no_room(link);
+    if (write->signalled || completion_due(link))
+        flags |= FI_COMPLETION;
+    flags |= acknowledged(link, flags);
+    if (bytes > 0 && bytes <= FABRIC_WORDS_MAX && link->ofi->tears_words && base->lane == FABRIC_CONTROL)
+        return write_words(link, write, flags, &op);
+    if (write->immediate != FABRIC_IMMEDIATE_NONE)
+        flags |= FI_REMOTE_CQ_DATA;
+    if (bytes == 0)
+        return write_nothing(link, write, flags, &op);
+    return write_something(link, write, bytes, flags, &op);
 }
 
 /* A message that carries completion data is none of the user's: the last of its link. */

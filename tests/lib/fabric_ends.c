@@ -149,16 +149,23 @@ static void end_event(const struct fabric_event *event)
         end->on_event(end, event);
 }
 
-bool host_drain(struct host *host)
+size_t host_poll(struct host *host)
 {
     struct fabric_event events[EVENTS_MAX];
+    size_t count = fabric_poll(host->fabric, events, host->max_events);
+
+    ck_assert_uint_le(count, host->max_events);
+    for (size_t i = 0; i < count; i++)
+        end_event(&events[i]);
+    return count;
+}
+
+bool host_drain(struct host *host)
+{
     size_t count, total = 0;
 
     do {
-        count = fabric_poll(host->fabric, events, host->max_events);
-        ck_assert_uint_le(count, host->max_events);
-        for (size_t i = 0; i < count; i++)
-            end_event(&events[i]);
+        count = host_poll(host);
         total += count;
     } while (count > 0 && total < DRAIN_MAX);
     return total > 0;
@@ -227,10 +234,15 @@ void end_close(struct end *end, struct host *peer)
 
 void pair_open(struct pair *pair, const struct fabric_options *extra)
 {
+    pair_open_lane(pair, FABRIC_DATA, extra);
+}
+
+void pair_open_lane(struct pair *pair, enum fabric_lane lane, const struct fabric_options *extra)
+{
     memset(pair, 0, sizeof(*pair));
     host_open(&pair->a, extra);
     host_open(&pair->b, extra);
-    ends_join(&pair->a, &pair->b, FABRIC_DATA, 1, &pair->from, &pair->to);
+    ends_join(&pair->a, &pair->b, lane, 1, &pair->from, &pair->to);
     PAIR_UNTIL(pair, (pair->from.up && pair->to.up) || pair->from.down);
     ck_assert_msg(!pair->from.down, "%s", pair->from.text);
 }

@@ -60,6 +60,8 @@ void ends_load(void);
 /* extra may be NULL: options to take connect_timeout_ns and write_bytes_limit from. */
 void host_open(struct host *host, const struct fabric_options *extra);
 void host_close(struct host *host);
+/* Poll once, take max_events at most. Returns how many there were. */
+size_t host_poll(struct host *host);
 /* Poll until nothing is left, or a good while under a flood. Returns whether there was anything. */
 bool host_drain(struct host *host);
 /* Drive the hosts (NULL: none) once, asleep until one of them or fd (-1: none) has something. */
@@ -75,8 +77,9 @@ void end_free(struct end *end);
 /* Close the link, wait for LINK_DOWN, free. peer is driven too. */
 void end_close(struct end *end, struct host *peer);
 
-/* Two hosts and a link between them that is up. */
+/* Two hosts and a link between them that is up, on the data lane unless it says which. */
 void pair_open(struct pair *pair, const struct fabric_options *extra);
+void pair_open_lane(struct pair *pair, enum fabric_lane lane, const struct fabric_options *extra);
 void pair_close(struct pair *pair);
 
 /* Post, driving both hosts while the answer is COVEY_AGAIN. Fails the test on another error. */

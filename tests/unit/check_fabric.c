@@ -5,7 +5,9 @@
 #include <netinet/in.h>
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -419,6 +421,82 @@ START_TEST(test_data_is_there_when_its_flag_arrives)
 }
 END_TEST
 
+/* What the table relies on: on the control lane a word that is read while it is written over is the old one
+ * or the new one, wherever the wire cuts the stream. The reader is a thread of its own; messages of odd sizes
+ * between the writes move the cuts into words. */
+enum { WORDS = FABRIC_WORDS_MAX / 8, WORD_WRITES = 30000, WORD_ROUND = 16 };
+
+struct reader {
+    struct pair *pair;
+    const struct target *target;
+    atomic_bool stop;
+    uint64_t torn; /* words */
+};
+
+static uint64_t uniform_word(uint64_t number)
+{
+    return (number & 0xff) * UINT64_C(0x0101010101010101);
+}
+
+static void *read_words(void *argument)
+{
+    struct reader *reader = argument;
+    const uint64_t *words = (const uint64_t *)reader->target->base;
+
+    while (!reader->stop) {
+        host_poll(&reader->pair->b);
+        for (size_t i = 0; i < WORDS; i++) {
+            uint64_t word = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
+
+            reader->torn += word != uniform_word(word);
+        }
+    }
+    return NULL;
+}
+
+static void write_words(struct pair *pair, struct target *source, const struct target *target)
+{
+    for (uint32_t i = 0; i < WORD_WRITES; i++) {
+        struct fabric_write write = target_write(source, target, 0, WORDS * sizeof(uint64_t));
+
+        if (i % WORD_ROUND == 0) {
+            while (pair->from.cookies.count < i / WORD_ROUND)
+                host_poll(&pair->a);
+            for (size_t word = 0; word < WORDS; word++)
+                ((uint64_t *)source->base)[word] = uniform_word(i / WORD_ROUND + 1);
+        }
+        write.signalled = i % WORD_ROUND == WORD_ROUND - 1;
+        while (fabric_send(pair->from.link, source->base, 1 + i % 13) == COVEY_AGAIN)
+            host_poll(&pair->a);
+        while (fabric_write(pair->from.link, &write) == COVEY_AGAIN)
+            host_poll(&pair->a);
+    }
+    while (pair->from.cookies.count < WORD_WRITES / WORD_ROUND)
+        host_poll(&pair->a);
+}
+
+START_TEST(test_words_are_never_torn)
+{
+    struct target source, target;
+    struct pair pair;
+    struct reader reader = {.pair = &pair, .target = &target};
+    pthread_t thread;
+
+    pair_open_lane(&pair, FABRIC_CONTROL, NULL);
+    pair.to.forgets = true;
+    target_open(&source, &pair.a, WORDS * sizeof(uint64_t), false);
+    target_open(&target, &pair.b, WORDS * sizeof(uint64_t), true);
+    ck_assert_int_eq(pthread_create(&thread, NULL, read_words, &reader), 0);
+    write_words(&pair, &source, &target);
+    reader.stop = true;
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(reader.torn, 0);
+    target_close(&source);
+    target_close(&target);
+    pair_close(&pair);
+}
+END_TEST
+
 START_TEST(test_writes_of_all_sizes_touch_exactly_their_bytes)
 {
     static const size_t sizes[] = {1,     2,     7,     64,     127,     128,           129,    255,   256,
@@ -744,19 +822,21 @@ START_TEST(test_write_to_what_is_not_registered_ends_the_link)
 {
     struct target source, target, neighbour;
     struct fabric_write write;
+    const enum fabric_lane lane = _i < WILD ? FABRIC_DATA : FABRIC_CONTROL;
+    const enum wild wild = (enum wild)(_i % WILD);
     struct pair pair;
 
-    pair_open(&pair, NULL);
+    pair_open_lane(&pair, lane, NULL);
     target_open(&source, &pair.a, 1 << 20, false);
-    target_open(&target, &pair.b, 1 << 16, _i != NOT_REMOTE);
+    target_open(&target, &pair.b, 1 << 16, wild != NOT_REMOTE);
     target_open(&neighbour, &pair.b, 1 << 16, true);
     write = target_write(&source, &target, 0, 1 << 12);
     memset(source.base, 1, source.bytes);
-    if (_i == KEY_GONE)
+    if (wild == KEY_GONE)
         fabric_deregister(target.region);
-    if (_i == KEY_WRONG)
+    if (wild == KEY_WRONG)
         write.remote_key ^= 0x5a5a00;
-    if (_i == PAST_END)
+    if (wild == PAST_END)
         write.remote_address += target.bytes - 1;
     pair_write(&pair, &write);
     PAIR_UNTIL(&pair, pair.from.down && pair.to.down);
@@ -765,14 +845,14 @@ START_TEST(test_write_to_what_is_not_registered_ends_the_link)
     end_free(&pair.from);
     end_free(&pair.to);
 
-    ends_join(&pair.a, &pair.b, FABRIC_DATA, 2, &pair.from, &pair.to);
+    ends_join(&pair.a, &pair.b, lane, 2, &pair.from, &pair.to);
     PAIR_UNTIL(&pair, pair.from.up && pair.to.up);
     write = target_write(&source, &neighbour, 0, 1 << 12);
     write.immediate = 9;
     pair_write(&pair, &write);
     PAIR_UNTIL(&pair, pair.to.immediates.count == 1);
     ck_assert(memcmp(source.base, neighbour.base, 1 << 12) == 0);
-    if (_i == KEY_GONE)
+    if (wild == KEY_GONE)
         munmap(target.base, target.bytes);
     else
         target_close(&target);
@@ -1105,6 +1185,7 @@ int main(void)
         SUITE_TEST(test_links_come_again_after_either_side_closed),
         SUITE_TEST(test_many_links_keep_apart),
         SUITE_TEST(test_data_is_there_when_its_flag_arrives),
+        SUITE_TEST(test_words_are_never_torn),
         SUITE_TEST(test_writes_of_all_sizes_touch_exactly_their_bytes),
         SUITE_TEST(test_pieces_are_gathered_in_order),
         SUITE_TEST(test_requests_outside_the_limits_are_invalid),
@@ -1114,7 +1195,7 @@ int main(void)
         SUITE_TEST(test_what_was_posted_before_close_is_received),
         SUITE_TEST(test_close_under_fire_stops_the_peers_writes),
         SUITE_TEST(test_both_ends_close_at_once),
-        SUITE_LOOP(test_write_to_what_is_not_registered_ends_the_link, WILD),
+        SUITE_LOOP(test_write_to_what_is_not_registered_ends_the_link, FABRIC_LANES * WILD),
         SUITE_TEST(test_registration_comes_and_goes_under_a_link),
         SUITE_TEST(test_other_kinds_of_memory_are_refused_or_registered),
         SUITE_TEST(test_offsets_past_4_gib),
