@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/rng.h"
 #include "tests/lib/daemons.h"
 #include "tests/lib/suite.h"
 
@@ -61,7 +63,7 @@ static bool is_idle(const struct daemons *daemons)
  * started again, as a newcomer behind them. */
 START_TEST(test_killed_member_is_replaced_by_its_next_incarnation)
 {
-    unsigned victim = (unsigned)_i;
+    unsigned victim = (unsigned)_i % 3;
     struct daemons daemons;
     struct seen before, after;
 
@@ -148,7 +150,7 @@ START_TEST(test_member_killed_in_a_put_leaves_all_or_nothing)
     daemons_start_all(&daemons);
     for (unsigned victim = 0; victim < 4; victim++) {
         expect_put_works(&daemons, victim, victim);
-        kill_in_a_put(&daemons, roots[_i], victim, file);
+        kill_in_a_put(&daemons, roots[_i % 2], victim, file);
     }
     daemons_fini(&daemons);
 }
@@ -335,7 +337,7 @@ START_TEST(test_herd_forms_one_cluster)
         ck_assert_uint_eq(other.epoch, first.epoch);
         ck_assert_mem_eq(other.incarnations, first.incarnations, sizeof(first.incarnations));
     }
-    expect_put_works(&daemons, (unsigned)_i, 1);
+    expect_put_works(&daemons, (unsigned)_i % 8, 1);
     daemons_fini(&daemons);
 }
 END_TEST
@@ -387,6 +389,32 @@ START_TEST(test_elastic_nodes_are_members_like_any_other)
 }
 END_TEST
 
+/* More joiners at once than there are members, some of which die somewhere on their way in. */
+START_TEST(test_joiners_that_die_on_their_way_hold_up_nobody)
+{
+    enum { LISTED = 3, JOINERS = 8, DYING = 3 };
+    struct daemons daemons;
+    struct rng rng;
+
+    rng_init(&rng, (uint64_t)_i);
+    daemons_init(&daemons, LISTED, JOINERS, PATIENT);
+    daemons_start_all(&daemons);
+    for (unsigned i = LISTED; i < LISTED + JOINERS; i++)
+        daemons_start(&daemons, i);
+    for (unsigned i = LISTED; i < LISTED + DYING; i++) {
+        usleep((useconds_t)(rng_next(&rng) % 150000)); /* any moment */
+        daemons_kill(&daemons, i);
+    }
+    daemons_await(&daemons, LISTED + JOINERS - DYING);
+    expect_put_works(&daemons, LISTED + DYING, 1);
+    for (unsigned i = LISTED; i < LISTED + DYING; i++)
+        daemons_start(&daemons, i);
+    daemons_await(&daemons, LISTED + JOINERS);
+    expect_put_works(&daemons, LISTED, 2);
+    daemons_fini(&daemons);
+}
+END_TEST
+
 /* The second process with an id is refused and named while the first one lives, and takes its place after. */
 START_TEST(test_second_process_with_an_id_waits_for_the_end_of_the_first)
 {
@@ -430,7 +458,8 @@ static size_t resident_bytes(pid_t pid)
 /* One of three dies and is replaced, over and over, while the two others put, read and remove. */
 START_TEST(test_many_view_changes_leave_nothing_behind)
 {
-    enum { ROUNDS = 15, WARM = 3 };
+    enum { WARM = 3 };
+    const unsigned rounds = suite_is_long() ? 55 : 12;
     static struct result result;
     struct daemons daemons;
     struct seen seen;
@@ -441,7 +470,7 @@ START_TEST(test_many_view_changes_leave_nothing_behind)
     daemons_init(&daemons, 3, 0, PATIENT);
     snprintf(file, sizeof(file), "%s", daemons_file(&daemons, "model", 4 * MIB, 5));
     daemons_start_all(&daemons);
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < rounds; round++) {
         pid_t put = daemons_covey_start(&daemons, round % 2, arguments);
 
         daemons_kill(&daemons, 2);
@@ -465,7 +494,7 @@ START_TEST(test_many_view_changes_leave_nothing_behind)
         }
     }
     daemons_view(&daemons, 0, &seen);
-    ck_assert_uint_ge(seen.number, 2 * ROUNDS + 1);
+    ck_assert_uint_ge(seen.number, 2 * rounds + 1);
     PROCESS_AWAIT(is_idle(&daemons));
     PROCESS_AWAIT(process_descriptors(daemons.pids[0]) <= descriptors);
     PROCESS_AWAIT(process_threads(daemons.pids[0]) <= threads);
@@ -474,15 +503,16 @@ START_TEST(test_many_view_changes_leave_nothing_behind)
 }
 END_TEST
 
-SUITE_MAIN("members", 120, SUITE_LOOP(test_killed_member_is_replaced_by_its_next_incarnation, 3),
+SUITE_MAIN("members", 120, SUITE_LONG(test_killed_member_is_replaced_by_its_next_incarnation, 3, 30),
            SUITE_TEST(test_restart_faster_than_the_timeout_is_a_new_member),
-           SUITE_LOOP(test_member_killed_in_a_put_leaves_all_or_nothing, 2),
+           SUITE_LONG(test_member_killed_in_a_put_leaves_all_or_nothing, 2, 100),
            SUITE_LOOP(test_stopped_member_is_left_out_and_comes_back_by_itself, 2),
            SUITE_TEST(test_short_stop_does_no_harm),
            SUITE_TEST(test_root_left_out_in_its_put_tells_the_truth),
            SUITE_TEST(test_node_without_a_majority_says_so_and_goes_on_when_it_is_back),
-           SUITE_TEST(test_blank_majority_waits_for_the_survivor), SUITE_LOOP(test_herd_forms_one_cluster, 2),
-           SUITE_TEST(test_member_leaves_and_returns),
+           SUITE_TEST(test_blank_majority_waits_for_the_survivor),
+           SUITE_LONG(test_herd_forms_one_cluster, 2, 50), SUITE_TEST(test_member_leaves_and_returns),
            SUITE_TEST(test_elastic_nodes_are_members_like_any_other),
+           SUITE_LONG(test_joiners_that_die_on_their_way_hold_up_nobody, 2, 40),
            SUITE_TEST(test_second_process_with_an_id_waits_for_the_end_of_the_first),
            SUITE_TEST(test_many_view_changes_leave_nothing_behind))
