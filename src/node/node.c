@@ -27,6 +27,7 @@
 #define TURN_ROUNDS           16
 
 /* Assumed of a link until a transfer has measured it. */
+#define RETURN_MS             500 /* between two attempts to join again */
 #define LINK_BYTES_PER_SECOND UINT64_C(125000000)
 
 /* --- Small things
@@ -238,6 +239,8 @@ static void set_timer(struct covey_node *node)
 
     if (due < deadline)
         deadline = due;
+    if (node->return_ns != 0 && node->return_ns < deadline)
+        deadline = node->return_ns;
     if (deadline == UINT64_MAX) {
         uv_timer_stop(&node->timer);
         return;
@@ -286,21 +289,43 @@ static bool groups_busy(const struct covey_node *node)
     return false;
 }
 
+/* As a new incarnation; on failure all is as it was. */
+static int open_anew(struct covey_node *node, struct fail *fail)
+{
+    struct members *before = node->members;
+    int rc;
+
+    node->members = NULL;
+    randombytes_buf(&node->incarnation, sizeof(node->incarnation));
+    node->incarnation |= 1;
+    rc = members_open(node, fail);
+    if (rc == 0) {
+        members_free(before);
+    } else {
+        members_free(node->members);
+        node->members = before;
+    }
+    return rc;
+}
+
 /* Once nothing of the evicted incarnation is left. */
 static void come_back(struct covey_node *node)
 {
     struct fail fail = {0};
 
-    if (node->peers != NULL || node->replications_by_id != NULL || groups_busy(node))
+    if (node->peers != NULL || node->replications_by_id != NULL || groups_busy(node) ||
+        node->now_ns < node->return_ns)
         return;
+    if (open_anew(node, &fail) != 0) {
+        if (node->return_ns == 0)
+            log_error(&node->log, "this node cannot join again: %s; it tries every %d ms", fail.text,
+                      RETURN_MS);
+        node->return_ns = node->now_ns + (uint64_t)RETURN_MS * 1000000;
+        return;
+    }
     node->anew = false;
+    node->return_ns = 0;
     node->wedged_ns = 0;
-    members_free(node->members);
-    node->members = NULL;
-    randombytes_buf(&node->incarnation, sizeof(node->incarnation));
-    node->incarnation |= 1;
-    if (members_open(node, &fail) != 0)
-        log_error(&node->log, "this node cannot join again: %s; restart it", fail.text);
 }
 
 /* Once a round; a round that takes so long that others may suspect this node is worth a line. */

@@ -100,6 +100,7 @@ struct covey_node {
     struct members *members;
     bool closing;       /* nothing begins any more */
     bool anew;          /* evicted: the links are on their way down, then it joins as another incarnation */
+    uint64_t return_ns; /* anew: not before; 0: as soon as it can */
     uint64_t wedged_ns; /* since when; 0: it is not */
     struct request *deferred; /* puts that wait for the next view */
     uint64_t started_ns;      /* CLOCK_REALTIME */

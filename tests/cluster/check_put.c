@@ -2,8 +2,10 @@
 /* Puts through the public API between nodes of one process, over real links. */
 #define _GNU_SOURCE /* memfd_create */
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -856,15 +858,16 @@ static void sleep_through(void *context, struct covey_group *group, struct covey
     drive_until(sleeper->nodes, 2, COVEY_STATE_EVICTED);
 }
 
-static void open_with_sleeper(struct nodes *nodes, struct sleeper *sleeper)
-{
-    static const struct covey_group_callbacks callbacks = {.on_object = sleep_through};
+static const struct covey_group_callbacks sleeping = {.on_object = sleep_through};
 
+static void open_with_sleeper(struct nodes *nodes, const struct covey_group_callbacks *callbacks,
+                              struct sleeper *sleeper)
+{
     nodes_configure(nodes, 3, quick, "");
     sleeper->nodes = nodes;
     nodes_open_one(nodes, 0, 0, NULL, NULL);
     nodes_open_one(nodes, 1, 0, NULL, NULL);
-    nodes_open_one(nodes, 2, COVEY_NODE_DRIVEN, &callbacks, sleeper);
+    nodes_open_one(nodes, 2, COVEY_NODE_DRIVEN, callbacks, sleeper);
     while (nodes_view_size(nodes, 2) != 3)
         ck_assert_int_ge(covey_node_progress(nodes->node[2], 1), 0);
 }
@@ -886,7 +889,7 @@ START_TEST(test_object_told_of_survives_the_eviction_of_its_node)
     struct covey_object *object;
     struct nodes nodes;
 
-    open_with_sleeper(&nodes, &sleeper);
+    open_with_sleeper(&nodes, &sleeping, &sleeper);
     sleeper.sleeps = true;
     nodes_put(&nodes, 2, "model", NULL, 0);
     ck_assert(!sleeper.sleeps);
@@ -896,6 +899,67 @@ START_TEST(test_object_told_of_survives_the_eviction_of_its_node)
                       covey_error_detail(nodes.node[i]));
         covey_object_release(object);
     }
+    nodes_close(&nodes);
+}
+END_TEST
+
+struct squatter {
+    struct sleeper sleeper;
+    int fd; /* listens at the address of node 2 */
+};
+
+static void take_the_port(void *context, struct covey_group *group, struct covey_object *object)
+{
+    struct squatter *squatter = context;
+    struct nodes *nodes = squatter->sleeper.nodes;
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    struct covey_view view;
+    char host[16];
+    int on = 1;
+
+    sleep_through(&squatter->sleeper, group, object);
+    if (squatter->fd >= 0)
+        return;
+    ck_assert_int_eq(covey_node_view(nodes->node[0], &view), 0);
+    for (uint32_t i = 0; i < view.count; i++) {
+        unsigned port;
+
+        if (view.members[i].id != 2)
+            continue;
+        ck_assert_int_eq(sscanf(view.members[i].address, "%15[0-9.]:%u", host, &port), 2);
+        ck_assert_int_eq(inet_pton(AF_INET, host, &address.sin_addr), 1);
+        address.sin_port = htons((uint16_t)port);
+    }
+    covey_view_free(&view);
+    squatter->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(setsockopt(squatter->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    for (int waited_ms = 0; bind(squatter->fd, (const struct sockaddr *)&address, sizeof(address)) != 0;
+         waited_ms++) {
+        ck_assert_int_lt(waited_ms, WAIT_MS);
+        ck_assert_int_ge(covey_node_progress(nodes->node[2], 1), 0);
+    }
+    ck_assert_int_eq(listen(squatter->fd, 1), 0);
+}
+
+/* Its port is another's when it would come back: it waits for it. */
+START_TEST(test_evicted_node_waits_for_its_port)
+{
+    static const struct covey_group_callbacks callbacks = {.on_object = take_the_port};
+    struct squatter squatter = {.fd = -1};
+    struct covey_node *node;
+    struct nodes nodes;
+
+    open_with_sleeper(&nodes, &callbacks, &squatter.sleeper);
+    node = nodes.node[2];
+    squatter.sleeper.sleeps = true;
+    nodes_put(&nodes, 2, "model", NULL, 0);
+    ck_assert_int_ge(squatter.fd, 0);
+    for (int round = 0; round < 100; round++)
+        ck_assert_int_ge(covey_node_progress(node, 10), 0);
+    ck_assert_int_eq(driven_state(&nodes, 2), COVEY_STATE_EVICTED);
+    ck_assert_int_ne(covey_node_evict(node, 0), 0); /* it is asked meanwhile, and answers */
+    close(squatter.fd);
+    expect_return(&nodes);
     nodes_close(&nodes);
 }
 END_TEST
@@ -910,7 +974,7 @@ START_TEST(test_put_of_an_evicted_node_fails_with_the_reason)
     struct nodes nodes;
     int rc;
 
-    open_with_sleeper(&nodes, &sleeper);
+    open_with_sleeper(&nodes, &sleeping, &sleeper);
     ck_assert_int_eq(covey_put(nodes.group[2], "model", &buffer, 1, &op), 0);
     ck_assert_int_ge(covey_node_progress(nodes.node[2], 0), 0);
     nodes_wait_size(&nodes, 0, 2);
@@ -947,4 +1011,5 @@ SUITE_MAIN("put", 120, SUITE_LOOP(test_object_reaches_every_member_from_any, 6),
            SUITE_TEST(test_on_view_names_who_left_and_who_joined),
            SUITE_TEST(test_nodes_driven_by_one_thread_replicate),
            SUITE_TEST(test_object_told_of_survives_the_eviction_of_its_node),
+           SUITE_TEST(test_evicted_node_waits_for_its_port),
            SUITE_TEST(test_put_of_an_evicted_node_fails_with_the_reason))
