@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "memory/cuda.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -115,29 +117,51 @@ static void host_populate(int device, void *base, size_t bytes)
         continue;
 }
 
-static int host_read(int device, void *host, const void *base, size_t bytes, struct fail *fail)
+static int host_device(int wanted, uint32_t spread, int *device, struct fail *fail)
+{
+    (void)wanted, (void)spread, (void)fail;
+    *device = 0;
+    return 0;
+}
+
+static int host_check(int device, const void *base, size_t bytes, struct fail *fail)
+{
+    (void)device, (void)bytes;
+    return memory_cuda_check_host(base, fail);
+}
+
+static int host_read(int device, void *host, const void *base, size_t bytes, struct memory_copy **copy,
+                     struct fail *fail)
 {
     (void)device, (void)fail;
     if (bytes > 0)
         memcpy(host, base, bytes);
+    *copy = NULL;
     return 0;
 }
 
-static int host_write(int device, void *base, const void *host, size_t bytes, struct fail *fail)
+static int host_write(int device, void *base, const void *host, size_t bytes, struct memory_copy **copy,
+                      struct fail *fail)
 {
-    (void)device, (void)fail;
-    if (bytes > 0)
-        memcpy(base, host, bytes);
+    return host_read(device, base, host, bytes, copy, fail);
+}
+
+static int host_finish(struct memory_copy *copy, struct fail *fail)
+{
+    (void)copy, (void)fail;
     return 0;
 }
 
 const struct memory_ops memory_host = {
     .kind = COVEY_MEMORY_HOST,
     .name = "host",
+    .device = host_device,
+    .check = host_check,
     .allocate = host_allocate,
     .release = host_release,
     .populate = host_populate,
     .read = host_read,
     .write = host_write,
+    .finish = host_finish,
     .cpu_visible = true,
 };

@@ -197,6 +197,11 @@ int group_new(struct covey_node *node, uint16_t index, struct covey_group **out,
                                   .give_back = give_back};
     int rc;
 
+    if (options->memory != COVEY_MEMORY_HOST) {
+        free(group);
+        return fail_set(fail, COVEY_UNSUPPORTED, "group %s: objects in %s memory are not supported",
+                        options->name, memory_kind_name(options->memory));
+    }
     if (group == NULL)
         return fail_set(fail, COVEY_NO_MEMORY, "no memory for group %s", options->name);
     group->node = node;

@@ -206,21 +206,23 @@ END_TEST
 START_TEST(test_copies_touch_exactly_their_bytes)
 {
     unsigned char from[300], to[300];
+    struct memory_copy *copy;
     struct fail fail;
 
     for (size_t bytes = 0; bytes <= 256; bytes++) {
         memset(from, (int)bytes + 1, sizeof(from));
         memset(to, 0, sizeof(to));
         if (_i == 0)
-            ck_assert_int_eq(host_ops()->read(0, to + 20, from, bytes, &fail), 0);
+            ck_assert_int_eq(host_ops()->read(0, to + 20, from, bytes, &copy, &fail), 0);
         else
-            ck_assert_int_eq(host_ops()->write(0, to + 20, from, bytes, &fail), 0);
+            ck_assert_int_eq(host_ops()->write(0, to + 20, from, bytes, &copy, &fail), 0);
+        ck_assert_int_eq(host_ops()->finish(copy, &fail), 0);
         ck_assert_mem_eq(to + 20, from, bytes);
         ck_assert_uint_eq(to[19], 0);
         ck_assert_uint_eq(to[20 + bytes], 0);
     }
-    ck_assert_int_eq(host_ops()->read(0, NULL, NULL, 0, &fail), 0);
-    ck_assert_int_eq(host_ops()->write(0, NULL, NULL, 0, &fail), 0);
+    ck_assert_int_eq(host_ops()->read(0, NULL, NULL, 0, &copy, &fail), 0);
+    ck_assert_int_eq(host_ops()->write(0, NULL, NULL, 0, &copy, &fail), 0);
 }
 END_TEST
 
