@@ -2,17 +2,22 @@
 /* The bodies, as offsets in the whole message; all are drawn in doc/protocol.md.
  *
  *     OFFER            16 view u64, 24 bytes u64, 32 block bytes u64, 40 schedule u8, 41 name bytes u8,
- *                      42 members u16, 44 buffers u32, 48 ids u16 each, name
+ *                      42 members u16, 44 buffers u32, 48 subject u64, 56 purpose u8, 57 0, 58 ids u16 each,
+ *                      name
  *     MANIFEST         16 first u32, 20 count u16, 22 last u8, 23 0, 24 entries: bytes u64, memory u8,
  *                      device u8, name bytes u8, name
  *     GRANT            16 slot u16, 18 first u32, 22 count u16, 24 last u8, 25 0, 26 entries: offset u64,
  *                      bytes u64, address u64, key u64
  *     REFUSE, FAILED,
- *     CANCEL           16 code i32, 20 culprit u32, 24 text
+ *     CANCEL, FORGET   16 code i32, 20 culprit u32, 24 text
  *     SEAL             16 digest u64
  *     ORDER, ORDERED   16 position u64, 24 view u64, 32 kind u8, 33 name
  *     NOTED, STABLE    16 view u64
  *     TABLE            16 address u64, 24 key u64, 32 row bytes u64, 40 slot u32
+ *     HELD             16 first u32, 20 words u16, 22 0 u16, 24 words u64 each
+ *     HAVE             16 view u64, 24 digest u64, 32 sealed u8, 33 asks u8, 34 last u8, 35 0, 36 first u32,
+ *                      40 words u16, 42 0 u16, 44 words u64 each
+ *     WANT             16 view u64, 24 purpose u8
  *     the others       nothing
  *
  * A text or name at the end of a body reaches to the end of the message. */
@@ -28,6 +33,7 @@
 #include "wire/bytes.h"
 
 #define ID_BYTES         2
+#define WORD_BYTES       sizeof(uint64_t)
 #define EXTENT_BYTES     32
 #define ENTRY_BYTES      11 /* of a manifest, before the name */
 #define NODE_IDS         65536
@@ -99,6 +105,9 @@ static void put_offer(const struct message *message, struct bytes_writer *out)
     bytes_put_u8(out, offer->name_bytes);
     bytes_put_u16(out, offer->members);
     bytes_put_u32(out, offer->buffers);
+    bytes_put_u64(out, offer->subject);
+    bytes_put_u8(out, offer->purpose);
+    bytes_put_u8(out, 0);
     bytes_put(out, offer->ids, (size_t)offer->members * ID_BYTES);
     bytes_put(out, offer->name, offer->name_bytes);
 }
@@ -112,6 +121,7 @@ static bool blocks_fit(uint64_t bytes, uint64_t block_bytes)
 static bool take_offer(struct bytes_reader *in, struct message *message)
 {
     struct message_offer *offer = &message->offer;
+    uint8_t zero;
 
     offer->view = bytes_take_u64(in);
     offer->bytes = bytes_take_u64(in);
@@ -120,9 +130,13 @@ static bool take_offer(struct bytes_reader *in, struct message *message)
     offer->name_bytes = bytes_take_u8(in);
     offer->members = bytes_take_u16(in);
     offer->buffers = bytes_take_u32(in);
+    offer->subject = bytes_take_u64(in);
+    offer->purpose = bytes_take_u8(in);
+    zero = bytes_take_u8(in);
     offer->ids = bytes_take(in, (size_t)offer->members * ID_BYTES);
     offer->name = (const char *)bytes_take(in, offer->name_bytes);
-    return !in->failed && blocks_fit(offer->bytes, offer->block_bytes) &&
+    return !in->failed && zero == 0 && blocks_fit(offer->bytes, offer->block_bytes) &&
+           offer->purpose < OFFER_PURPOSES && (offer->purpose == OFFER_PUT) == (offer->subject == 0) &&
            offer->schedule < MESSAGE_SCHEDULES && offer->members >= 2 &&
            offer->members <= COVEY_MEMBERS_MAX && offer->buffers <= COVEY_BUFFERS_MAX &&
            (offer->buffers > 0 || offer->bytes == 0) && offer->name_bytes > 0 &&
@@ -264,7 +278,100 @@ static bool take_grant(struct bytes_reader *in, struct message *message)
     return true;
 }
 
-/* --- REFUSE, FAILED, CANCEL ----------------------------------------------------------------------------- */
+/* --- Sets of blocks ------------------------------------------------------------------------------------- */
+
+uint64_t message_blocks_word(const struct message_blocks *blocks, size_t index)
+{
+    struct bytes_reader in;
+
+    assert(index < blocks->words);
+    in = bytes_read(blocks->data + index * WORD_BYTES, WORD_BYTES);
+    return bytes_take_u64(&in);
+}
+
+size_t message_put_word(uint8_t *out, uint64_t word)
+{
+    struct bytes_writer writer = bytes_write(out, WORD_BYTES);
+
+    bytes_put_u64(&writer, word);
+    return writer.used;
+}
+
+static void put_blocks(const struct message_blocks *blocks, struct bytes_writer *out)
+{
+    bytes_put_u32(out, blocks->first);
+    bytes_put_u16(out, blocks->words);
+    bytes_put_u16(out, 0);
+    bytes_put(out, blocks->data, blocks->words * WORD_BYTES);
+}
+
+static bool take_blocks(struct bytes_reader *in, struct message_blocks *blocks)
+{
+    uint16_t zero;
+
+    blocks->first = bytes_take_u32(in);
+    blocks->words = bytes_take_u16(in);
+    zero = bytes_take_u16(in);
+    blocks->data = bytes_take(in, blocks->words * WORD_BYTES);
+    return !in->failed && zero == 0 && blocks->first % 64 == 0 && blocks->words <= MESSAGE_WORDS_MAX &&
+           (uint64_t)blocks->first + 64 * (uint64_t)blocks->words <= IMMEDIATE_FENCE + UINT64_C(1);
+}
+
+static void put_held(const struct message *message, struct bytes_writer *out)
+{
+    put_blocks(&message->held, out);
+}
+
+static bool take_held(struct bytes_reader *in, struct message *message)
+{
+    return take_blocks(in, &message->held) && message->held.words > 0;
+}
+
+static void put_have(const struct message *message, struct bytes_writer *out)
+{
+    const struct message_have *have = &message->have;
+
+    bytes_put_u64(out, have->view);
+    bytes_put_u64(out, have->digest);
+    bytes_put_u8(out, have->sealed);
+    bytes_put_u8(out, have->asks);
+    bytes_put_u8(out, have->last);
+    bytes_put_u8(out, 0);
+    put_blocks(&have->blocks, out);
+}
+
+static bool take_have(struct bytes_reader *in, struct message *message)
+{
+    struct message_have *have = &message->have;
+    uint8_t sealed, asks, last, zero;
+
+    have->view = bytes_take_u64(in);
+    have->digest = bytes_take_u64(in);
+    sealed = bytes_take_u8(in);
+    asks = bytes_take_u8(in);
+    last = bytes_take_u8(in);
+    zero = bytes_take_u8(in);
+    have->sealed = sealed == 1;
+    have->asks = asks == 1;
+    have->last = last == 1;
+    return take_blocks(in, &have->blocks) && sealed <= 1 && asks <= 1 && last <= 1 && zero == 0;
+}
+
+static void put_want(const struct message *message, struct bytes_writer *out)
+{
+    bytes_put_u64(out, message->want.view);
+    bytes_put_u8(out, message->want.purpose);
+}
+
+static bool take_want(struct bytes_reader *in, struct message *message)
+{
+    message->want.view = bytes_take_u64(in);
+    message->want.purpose = bytes_take_u8(in);
+    return message->want.purpose == OFFER_PULL || message->want.purpose == OFFER_SYNC;
+}
+
+/* --- REFUSE, FAILED, CANCEL, FORGET
+ * ----------------------------------------------------------------------------- */
 
 static size_t text_cut(const char *text, size_t bytes)
 {
@@ -396,6 +503,11 @@ static const struct body bodies[] = {
     [MESSAGE_TABLE] = {"table", false, put_table, take_table},
     [MESSAGE_NOTED] = {"noted", true, put_view, take_view},
     [MESSAGE_STABLE] = {"stable", true, put_view, take_view},
+    [MESSAGE_HELD] = {"held", true, put_held, take_held},
+    [MESSAGE_HAVE] = {"have", true, put_have, take_have},
+    [MESSAGE_FORGET] = {"forget", true, put_reason, take_reason},
+    [MESSAGE_WANT] = {"want", true, put_want, take_want},
+    [MESSAGE_COMMIT] = {"commit", true, put_nothing, take_nothing},
 };
 
 static const struct body *body_of(unsigned type)

@@ -71,8 +71,22 @@ enum message_type {
     MESSAGE_ORDERED,   /* from the leader to all: it has this place */
     MESSAGE_TABLE,     /* where the receiver's row goes in the sender's table */
     MESSAGE_NOTED,     /* to the leader: every decision up to position `session` is here */
-    MESSAGE_STABLE     /* from the leader: everyone has every decision up to position `session` */
+    MESSAGE_STABLE,    /* from the leader: everyone has every decision up to position `session` */
+    MESSAGE_HELD,      /* before a GRANT: blocks that are here already */
+    MESSAGE_HAVE,      /* of the interrupted object `session`: the blocks that are here, page by page */
+    MESSAGE_FORGET,    /* the object `session` is unknown, or cannot be finished: why */
+    MESSAGE_WANT,      /* bring me this object: OFFER answers, or FORGET */
+    MESSAGE_COMMIT     /* root of a session outside the order: everyone has everything */
 };
+
+/* What a session is for, and what OFFER's `subject` names. */
+enum offer_purpose {
+    OFFER_PUT,    /* a new object: 0 */
+    OFFER_FINISH, /* an interrupted object, to everyone: the session that began it, as in HAVE */
+    OFFER_PULL,   /* some blocks of it, to the one who finishes it: likewise */
+    OFFER_SYNC    /* a version of the group, to members that came later: the version */
+};
+#define OFFER_PURPOSES 4
 
 struct message_offer {
     uint64_t view;
@@ -81,6 +95,8 @@ struct message_offer {
     uint16_t members;   /* 2..1024 */
     const uint8_t *ids; /* members x u16: message_offer_id() */
     uint32_t buffers;   /* 0..COVEY_BUFFERS_MAX: so many entries follow in MANIFEST messages */
+    uint8_t purpose;    /* enum offer_purpose */
+    uint64_t subject;
     const char *name;   /* not terminated */
     uint8_t name_bytes; /* 1..255 */
 };
@@ -112,7 +128,29 @@ struct message_grant {
     struct message_page page;
 };
 
-/* REFUSE, FAILED, CANCEL: why. */
+/* A part of a set of blocks: words of a bitmap (base/bitmap.h), message_blocks_word(). */
+struct message_blocks {
+    uint32_t first;      /* the block of the first word's lowest bit: a multiple of 64 */
+    uint16_t words;      /* 0..MESSAGE_WORDS_MAX */
+    const uint8_t *data; /* words x u64 */
+};
+
+struct message_have {
+    uint64_t view;   /* the sender's */
+    uint64_t digest; /* of the whole object, if `sealed` */
+    bool sealed;
+    bool asks; /* nothing about the sender: whoever does not know the object says FORGET */
+    bool last;
+    struct message_blocks blocks;
+};
+
+/* `session` is the subject of the OFFER that shall come. */
+struct message_want {
+    uint64_t view;   /* the sender's */
+    uint8_t purpose; /* OFFER_PULL or OFFER_SYNC */
+};
+
+/* REFUSE, FAILED, CANCEL, FORGET: why. */
 struct message_reason {
     int32_t code;     /* negative, of error.h (an unknown one is accepted) */
     uint32_t culprit; /* node id, or MESSAGE_NOBODY */
@@ -149,6 +187,9 @@ struct message {
         struct message_reason reason;
         uint64_t digest; /* SEAL */
         uint64_t view;   /* NOTED, STABLE: the sender's */
+        struct message_blocks held;
+        struct message_have have;
+        struct message_want want;
         struct message_order order;
         struct message_table table;
     };
@@ -165,6 +206,11 @@ uint16_t message_offer_id(const struct message_offer *offer, size_t index);
 
 /* Build the ids for the encoder: write one at out, return its bytes. */
 size_t message_put_id(uint8_t *out, uint16_t id);
+
+/* One word of a set, lowest first; build the words for the encoder: write one at out, return its bytes. */
+#define MESSAGE_WORDS_MAX ((MESSAGE_MAX - 64) / sizeof(uint64_t))
+uint64_t message_blocks_word(const struct message_blocks *blocks, size_t index);
+size_t message_put_word(uint8_t *out, uint64_t word);
 
 /* Pages. Writing: append an entry to a page's data of `capacity` bytes; returns its bytes, 0 if it does not
  * fit. Reading: take the entry at *offset and advance it; false at the end. message_decode() has checked

@@ -43,6 +43,10 @@ static void walk(const struct message *message)
         while (grant_take(&message->grant.page, &offset, &extent))
             count++;
         need(count == message->grant.page.count);
+    } else if (message->type == MESSAGE_HELD) {
+        touch(message->held.data, message->held.words * sizeof(uint64_t));
+    } else if (message->type == MESSAGE_HAVE) {
+        touch(message->have.blocks.data, message->have.blocks.words * sizeof(uint64_t));
     }
 }
 

@@ -27,8 +27,9 @@ struct vector {
 
 /* clang-format off */
 static const struct vector vectors[] = {
-    {MESSAGE_OFFER, HEADER("01", "0100", "3a000000")
+    {MESSAGE_OFFER, HEADER("01", "0100", "44000000")
         "0500000000000000" "0000010001000000" "0000100000000000" "03" "04" "0300" "02000000"
+        "0900000000000200" "01" "00"
         "0200" "0000" "ffff" "6d646c31"},
     {MESSAGE_MANIFEST, HEADER("02", "0100", "2f000000")
         "00000000" "0200" "01" "00"
@@ -51,6 +52,13 @@ static const struct vector vectors[] = {
         "00f0ffffff7f0000" "8877665544332211" "4002000000000000" "07000000"},
     {MESSAGE_NOTED, HEADER("0f", "0100", "18000000") "0300000000000000"},
     {MESSAGE_STABLE, HEADER("10", "0100", "18000000") "0300000000000000"},
+    {MESSAGE_HELD, HEADER("11", "0100", "28000000") "40000000" "0200" "0000"
+        "0500000000000000" "0000000000000080"},
+    {MESSAGE_HAVE, HEADER("12", "0100", "34000000") "0300000000000000" "efcdab8967452301" "01" "00" "01" "00"
+        "00000000" "0100" "0000" "0700000000000000"},
+    {MESSAGE_FORGET, HEADER("13", "0100", "19000000") "f8ffffff" "02000000" "78"},
+    {MESSAGE_WANT, HEADER("14", "0100", "19000000") "0300000000000000" "02"},
+    {MESSAGE_COMMIT, HEADER("15", "0100", "10000000")},
 };
 /* clang-format on */
 #define VECTORS (sizeof(vectors) / sizeof(vectors[0]))
@@ -133,7 +141,7 @@ START_TEST(test_every_type_has_a_vector_that_is_its_only_encoding)
     uint8_t data[MESSAGE_MAX];
     size_t bytes = from_hex(vectors[_i].hex, data);
 
-    ck_assert_uint_eq(VECTORS, MESSAGE_STABLE);
+    ck_assert_uint_eq(VECTORS, MESSAGE_COMMIT);
     ck_assert_int_eq(vectors[_i].type, _i + 1);
     decoded(vectors[_i].type, data);
     ck_assert_int_eq(decode(data, bytes), COVEY_OK);
@@ -154,6 +162,8 @@ START_TEST(test_offer_fields)
     ck_assert_uint_eq(message_offer_id(&message.offer, 1), 0);
     ck_assert_uint_eq(message_offer_id(&message.offer, 2), 65535);
     ck_assert_uint_eq(message.offer.buffers, 2);
+    ck_assert_uint_eq(message.offer.purpose, OFFER_FINISH);
+    ck_assert_uint_eq(message.offer.subject, UINT64_C(0x0002000000000009));
     expect_text(message.offer.name, message.offer.name_bytes, "mdl1");
 }
 END_TEST
@@ -242,6 +252,29 @@ START_TEST(test_seal_order_and_table_fields)
 }
 END_TEST
 
+START_TEST(test_held_have_and_want_fields)
+{
+    uint8_t data[MESSAGE_MAX];
+    struct message message = decoded(MESSAGE_HELD, data);
+
+    ck_assert_uint_eq(message.held.first, 64);
+    ck_assert_uint_eq(message.held.words, 2);
+    ck_assert_uint_eq(message_blocks_word(&message.held, 0), 5);
+    ck_assert_uint_eq(message_blocks_word(&message.held, 1), UINT64_C(1) << 63);
+    message = decoded(MESSAGE_HAVE, data);
+    ck_assert_uint_eq(message.have.view, 3);
+    ck_assert_uint_eq(message.have.digest, UINT64_C(0x0123456789abcdef));
+    ck_assert(message.have.sealed && !message.have.asks && message.have.last);
+    ck_assert_uint_eq(message.have.blocks.first, 0);
+    ck_assert_uint_eq(message_blocks_word(&message.have.blocks, 0), 7);
+    message = decoded(MESSAGE_FORGET, data);
+    ck_assert_int_eq(message.reason.code, COVEY_CANCELLED);
+    message = decoded(MESSAGE_WANT, data);
+    ck_assert_uint_eq(message.want.view, 3);
+    ck_assert_uint_eq(message.want.purpose, OFFER_PULL);
+}
+END_TEST
+
 START_TEST(test_immediate_layout)
 {
     uint32_t slot, block;
@@ -274,7 +307,8 @@ START_TEST(test_shorter_body_is_refused_unless_its_text_is_shorter)
     uint8_t data[MESSAGE_MAX];
     size_t bytes = from_hex(vectors[_i].hex, data), shortest = bytes;
 
-    if (vectors[_i].type == MESSAGE_REFUSE || vectors[_i].type == MESSAGE_CANCEL)
+    if (vectors[_i].type == MESSAGE_REFUSE || vectors[_i].type == MESSAGE_CANCEL ||
+        vectors[_i].type == MESSAGE_FORGET)
         shortest = 24;
     else if (vectors[_i].type == MESSAGE_ORDER)
         shortest = 34;
@@ -317,7 +351,7 @@ static const struct {
     const char *why;
 } damages[] = {
     {MESSAGE_ACCEPT, 0, "00", "type 0"},
-    {MESSAGE_ACCEPT, 0, "11", "type past the last"},
+    {MESSAGE_ACCEPT, 0, "16", "type past the last"},
     {MESSAGE_ACCEPT, 0, "ff", "type 255"},
     {MESSAGE_ACCEPT, 1, "01", "byte 1 is not 0"},
     {MESSAGE_ACCEPT, 2, "ffff", "a group's message without a group"},
@@ -334,8 +368,12 @@ static const struct {
     {MESSAGE_OFFER, 42, "ffff", "members past the end"},
     {MESSAGE_OFFER, 44, "01001000", "buffers past the limit"},
     {MESSAGE_OFFER, 44, "00000000", "bytes without a buffer"},
-    {MESSAGE_OFFER, 50, "0200", "a member twice"},
-    {MESSAGE_OFFER, 54, "6d006c31", "a NUL in the name"},
+    {MESSAGE_OFFER, 48, "0000000000000000", "finishes no object"},
+    {MESSAGE_OFFER, 56, "00", "a new object that is another"},
+    {MESSAGE_OFFER, 56, "04", "unknown purpose"},
+    {MESSAGE_OFFER, 57, "01", "byte 57 is not 0"},
+    {MESSAGE_OFFER, 60, "0200", "a member twice"},
+    {MESSAGE_OFFER, 64, "6d006c31", "a NUL in the name"},
     {MESSAGE_MANIFEST, 16, "ffff0f00", "entries past the limit"},
     {MESSAGE_MANIFEST, 16, "ffffffff", "entries past every limit"},
     {MESSAGE_MANIFEST, 20, "0000", "no entry"},
@@ -366,6 +404,17 @@ static const struct {
     {MESSAGE_ORDER, 32, "01", "a commit with a name"},
     {MESSAGE_ORDER, 34, "00", "a NUL in the name"},
     {MESSAGE_ORDERED, 32, "02", "a removal of nothing"},
+    {MESSAGE_HELD, 16, "41000000", "blocks from within a word"},
+    {MESSAGE_HELD, 16, "c0ff0f00", "blocks past every limit"},
+    {MESSAGE_HELD, 20, "0000", "no words"},
+    {MESSAGE_HELD, 20, "0300", "words that are not there"},
+    {MESSAGE_HELD, 22, "0100", "bytes 22 and 23 are not 0"},
+    {MESSAGE_HAVE, 32, "02", "sealed is neither 0 nor 1"},
+    {MESSAGE_HAVE, 33, "02", "asks is neither 0 nor 1"},
+    {MESSAGE_HAVE, 34, "02", "last is neither 0 nor 1"},
+    {MESSAGE_HAVE, 35, "01", "byte 35 is not 0"},
+    {MESSAGE_HAVE, 40, "0200", "words that are not there"},
+    {MESSAGE_WANT, 24, "01", "wants nothing that is brought"},
     {MESSAGE_TABLE, 32, "ffffffffffffffff", "a row that runs past the last address"},
 };
 #define DAMAGES (sizeof(damages) / sizeof(damages[0]))
@@ -400,7 +449,7 @@ START_TEST(test_too_many_members_or_bytes_are_refused)
     size_t bytes = from_hex(vector_of(MESSAGE_OFFER)->hex, data);
 
     for (uint16_t id = 0; id < 1025; id++)
-        bytes = 48 + (size_t)(id + 1) * message_put_id(data + 48 + (size_t)id * 2, id);
+        bytes = 58 + (size_t)(id + 1) * message_put_id(data + 58 + (size_t)id * 2, id);
     memcpy(data + bytes, "mdl1", 4);
     from_hex("0104", data + 42);
     set_length(data, bytes + 4);
@@ -535,7 +584,8 @@ END_TEST
 SUITE_MAIN("message", 60, SUITE_LOOP(test_every_type_has_a_vector_that_is_its_only_encoding, VECTORS),
            SUITE_TEST(test_offer_fields), SUITE_TEST(test_manifest_fields), SUITE_TEST(test_grant_fields),
            SUITE_TEST(test_reason_fields), SUITE_TEST(test_seal_order_and_table_fields),
-           SUITE_TEST(test_immediate_layout), SUITE_LOOP(test_cut_at_every_byte_is_refused, VECTORS),
+           SUITE_TEST(test_held_have_and_want_fields), SUITE_TEST(test_immediate_layout),
+           SUITE_LOOP(test_cut_at_every_byte_is_refused, VECTORS),
            SUITE_LOOP(test_shorter_body_is_refused_unless_its_text_is_shorter, VECTORS),
            SUITE_LOOP(test_mutations_are_refused_or_mean_something_else, VECTORS),
            SUITE_LOOP(test_field_out_of_range_is_refused, DAMAGES),
