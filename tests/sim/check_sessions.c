@@ -228,6 +228,105 @@ START_TEST(test_a_member_that_stops_is_named)
 }
 END_TEST
 
+/* --- Finishing what a death broke off ---------------------------------------------------------------------
+ */
+
+static void crash_some(struct sim *sim, const struct sim_options *options, struct rng *rng, uint32_t from)
+{
+    for (uint64_t crashes = 1 + rng_below(rng, options->schedule.members - 1); crashes > 0; crashes--) {
+        uint32_t member = from + (uint32_t)rng_below(rng, options->schedule.members - from);
+
+        sim_crash_at(sim, member, draw_moment(rng, options) + rng_below(rng, 2) * 10000000);
+    }
+    if (rng_below(rng, 2) == 0) {
+        uint64_t at_ns = draw_moment(rng, options);
+
+        sim_pause_at(sim, draw_member(rng, options), at_ns, at_ns + rng_below(rng, STALL_NS / 4));
+    }
+}
+
+static struct sim *open_finishing(struct rng *rng, struct sim_options *options, uint64_t seed)
+{
+    *options = draw(rng, seed);
+    options->finish = true;
+    options->stall_ns = 10 * STALL_NS; /* who dies is told to be dead before anyone waits too long */
+    if (options->schedule.members < 2)
+        options->schedule.members = 2;
+    return sim_open(options);
+}
+
+/* Receivers die in any number, at any moment, also while others' deaths are being mended: the put ends well,
+ * and no block is sent to who has it. */
+START_TEST(test_put_is_finished_whichever_receivers_die)
+{
+    uint32_t finishes = 0;
+
+    for (uint64_t seed = (uint64_t)_i * SEEDS; seed < (uint64_t)(_i + 1) * SEEDS; seed++) {
+        struct rng rng = {seed};
+        struct sim_options options;
+        struct sim *sim = open_finishing(&rng, &options, seed);
+
+        crash_some(sim, &options, &rng, 1);
+        run_checked(sim, &options);
+        assert_result(sim, &options, 0);
+        finishes += sim_result(sim)->finishes;
+        sim_close(sim);
+    }
+    ck_assert_uint_gt(finishes, 0);
+}
+END_TEST
+
+/* Anyone dies, the root among them, or the caller gives up: all who are left deliver or none, and they
+ * deliver if they have every block together. */
+START_TEST(test_what_is_left_together_is_finished)
+{
+    uint32_t finishes = 0, drops = 0;
+
+    for (uint64_t seed = (uint64_t)_i * SEEDS; seed < (uint64_t)(_i + 1) * SEEDS; seed++) {
+        struct rng rng = {seed};
+        struct sim_options options;
+        struct sim *sim = open_finishing(&rng, &options, seed);
+
+        sim_crash_at(sim, 0, draw_moment(&rng, &options));
+        if (rng_below(&rng, 8) == 0)
+            sim_abort_at(sim, 0, draw_moment(&rng, &options));
+        if (rng_below(&rng, 2) == 0)
+            crash_some(sim, &options, &rng, 0);
+        run_checked(sim, &options);
+        finishes += sim_result(sim)->finishes;
+        drops += sim_result(sim)->drops;
+        sim_close(sim);
+    }
+    ck_assert(finishes > 0 && drops > 0);
+}
+END_TEST
+
+/* The root dies with all of its blocks out, on the way to different members: the one who finishes pulls what
+ * it lacks from the others. */
+START_TEST(test_blocks_that_only_others_hold_are_pulled)
+{
+    uint32_t pulls = 0, drops = 0;
+
+    for (uint64_t i = 0; i < 200; i++) {
+        struct rng rng = {1};
+        struct sim_options options;
+        struct sim *sim = open_finishing(&rng, &options, 1);
+
+        sim_close(sim);
+        options.schedule = (struct schedule){.kind = SCHEDULE_BINOMIAL, .members = 6, .blocks = 8};
+        options.ready_ns = 0;
+        options.block_bytes = options.chunk_bytes = 32768;
+        sim = sim_open(&options);
+        sim_crash_at(sim, 0, i * 10000);
+        run_checked(sim, &options);
+        pulls += sim_result(sim)->pulls;
+        drops += sim_result(sim)->drops;
+        sim_close(sim);
+    }
+    ck_assert(pulls > 0 && drops > 0);
+}
+END_TEST
+
 /* The order of writes is worth what it costs only if the links stay full, however they are shared. */
 static void assert_near_floor(enum schedule_kind kind, uint32_t members, enum sim_sharing sharing,
                               double limit)
@@ -275,4 +374,7 @@ SUITE_MAIN("sessions", 120, SUITE_LOOP(test_without_faults_everyone_delivers, 4)
            SUITE_LOOP(test_whatever_fails_it_is_all_or_nothing, 20),
            SUITE_LOOP(test_cancelled_sessions_end_without_cutting_links, 4),
            SUITE_LOOP(test_a_member_that_stops_is_named, 4),
+           SUITE_LOOP(test_put_is_finished_whichever_receivers_die, 10),
+           SUITE_LOOP(test_what_is_left_together_is_finished, 10),
+           SUITE_TEST(test_blocks_that_only_others_hold_are_pulled),
            SUITE_LOOP(test_everyone_has_everything_soon_after_the_floor, SIM_SHARINGS))

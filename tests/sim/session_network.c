@@ -38,14 +38,15 @@ void network_close(struct sim *sim, uint32_t member)
 
 /* --- Completion at the sender -------------------------------------------------------------------- */
 
-static void item_done(struct sim *sim, uint32_t from, uint32_t to, uint32_t block)
+static void item_done(struct sim *sim, uint32_t from, uint32_t to, const struct item *item)
 {
+    uint32_t block = item->block;
     struct session_event done = {.type = block == FENCE_ITEM ? SESSION_FENCED : SESSION_WRITTEN,
                                  .peer = to,
                                  .block = block,
                                  .culprit = SESSION_NOBODY};
 
-    sim_deliver(sim, from, &done);
+    sim_deliver(sim, from, item->session, &done);
 }
 
 static void run_done(struct sim *sim, const struct sim_event *event)
@@ -54,7 +55,7 @@ static void run_done(struct sim *sim, const struct sim_event *event)
     uint64_t upto = sim->options.delivery_complete ? lane->acknowledged : lane->buffered;
 
     while (!lane->purged && lane->items_done < lane->count && lane->items[lane->items_done].end <= upto)
-        item_done(sim, event->a, event->b, lane->items[lane->items_done++].block);
+        item_done(sim, event->a, event->b, &lane->items[lane->items_done++]);
 }
 
 /* Completions are seen a moment later. */
@@ -184,19 +185,23 @@ static void fill_buffer(struct sim *sim, uint32_t from, uint32_t to)
     send_chunk(sim, from);
 }
 
-void network_post(struct sim *sim, uint32_t from, uint32_t to, uint32_t block)
+static void items_grow(struct lane *lane)
+{
+    lane->size = 2 * lane->size + 32;
+    lane->items = realloc(lane->items, lane->size * sizeof(*lane->items));
+    if (lane->items == NULL)
+        abort();
+}
+
+void network_post(struct sim *sim, uint32_t from, uint32_t to, uint32_t block, uint32_t session)
 {
     struct lane *lane = lane_of(sim, from, to);
 
-    if (lane->items == NULL)
-        lane->items = sim_zeroed(sim->options.schedule.blocks + 1, sizeof(struct item));
-    if (lane->count > sim->options.schedule.blocks) {
-        checker_fail(&sim->checker, "member %u writes too much to %u", from, to);
-        return;
-    }
+    if (lane->count == lane->size)
+        items_grow(lane);
     lane->posted += HEADER_BYTES + (block == FENCE_ITEM ? 0 : sim->options.block_bytes);
     lane->items[lane->count++] =
-        (struct item){.block = block, .end = lane->posted, .number = sim->next_item++};
+        (struct item){.block = block, .end = lane->posted, .number = sim->next_item++, .session = session};
     fill_buffer(sim, from, to);
 }
 
@@ -226,7 +231,7 @@ static void item_arrived(struct sim *sim, uint32_t from, uint32_t to, const stru
         if (--sim->members[to].missing == 0 && --sim->incomplete == 0)
             sim->result.received_ns = sim->now_ns;
     }
-    sim_deliver(sim, to, &arrived);
+    sim_deliver(sim, to, item->session, &arrived);
 }
 
 static void land_chunk(struct sim *sim, uint32_t from, uint32_t to, uint64_t bytes)
@@ -235,7 +240,7 @@ static void land_chunk(struct sim *sim, uint32_t from, uint32_t to, uint64_t byt
 
     if (sim->members[to].dead || sim->members[to].lost[from])
         return;
-    checker_touch(&sim->checker, to);
+    sim_touch(sim, to, lane->items[lane->items_arrived].session);
     lane->arrived += bytes;
     while (lane->items_arrived < lane->count && lane->items[lane->items_arrived].end <= lane->arrived)
         item_arrived(sim, from, to, &lane->items[lane->items_arrived++]);

@@ -18,6 +18,20 @@ void *sim_zeroed(size_t count, size_t bytes)
     return memory;
 }
 
+void *sim_keep(struct sim *sim, size_t count, size_t bytes)
+{
+    void *memory = sim_zeroed(count, bytes);
+
+    if (sim->kept_count == sim->kept_size) {
+        sim->kept_size = 2 * sim->kept_size + 16;
+        sim->kept = realloc(sim->kept, sim->kept_size * sizeof(*sim->kept));
+        if (sim->kept == NULL)
+            abort();
+    }
+    sim->kept[sim->kept_count++] = memory;
+    return memory;
+}
+
 uint64_t sim_random(struct sim *sim, uint64_t below)
 {
     return rng_below(&sim->rng, below);
@@ -75,57 +89,69 @@ bool sim_is_cut(const struct sim *sim, uint32_t a, uint32_t b)
 static void run_message(struct sim *sim, const struct sim_event *event)
 {
     if (event->message.peer == event->a || !sim_is_cut(sim, event->message.peer, event->a))
-        sim_deliver(sim, event->a, &event->message);
+        sim_deliver(sim, event->a, event->session, &event->message);
 }
 
-static void send_message(struct sim *sim, uint32_t from, uint32_t to, struct session_event message)
+uint64_t sim_control_ns(struct sim *sim, uint32_t from, uint32_t to)
 {
     uint64_t *last_ns = &sim->members[from].control_ns[to];
     uint64_t at_ns = sim->now_ns + sim->options.latency_ns + sim_random(sim, sim->options.jitter_ns + 1);
 
-    message.peer = from;
     *last_ns = at_ns > *last_ns ? at_ns : *last_ns + 1;
-    sim_push(sim, *last_ns, &(struct sim_event){.run = run_message, .a = to, .message = message});
+    return *last_ns;
+}
+
+void sim_send(struct sim *sim, uint32_t session, uint32_t from, uint32_t to, struct session_event message)
+{
+    message.peer = from;
+    sim_push(sim, sim_control_ns(sim, from, to),
+             &(struct sim_event){.run = run_message, .a = to, .session = session, .message = message});
 }
 
 /* --- The group ----------------------------------------------------------------------------------- */
 
 static void run_own(struct sim *sim, const struct sim_event *event)
 {
-    sim_deliver(sim, event->a, &event->message);
+    sim_deliver(sim, event->a, event->session, &event->message);
 }
 
-/* What a member tells itself after a while. */
-static void tell_later(struct sim *sim, uint32_t member, uint64_t within_ns, struct session_event message)
+void sim_tell_later(struct sim *sim, uint32_t member, uint64_t within_ns, struct session_event message)
 {
-    message.peer = member;
+    if (message.type != SESSION_LOST)
+        message.peer = member;
     message.culprit = SESSION_NOBODY;
     sim_push(sim, sim->now_ns + 1 + sim_random(sim, within_ns + 1),
-             &(struct sim_event){.run = run_own, .a = member, .message = message});
+             &(struct sim_event){
+                 .run = run_own, .a = member, .session = sim->members[member].number, .message = message});
 }
 
-static void decide(struct sim *sim, bool commit)
+static void decide(struct sim *sim, uint32_t number, bool commit)
 {
+    struct plan *plan = &sim->plans[number];
     struct session_event event = {.type = commit ? SESSION_COMMIT : SESSION_ABORT,
                                   .code = commit ? 0 : COVEY_EVICTED};
 
-    if (sim->decision != UNDECIDED)
+    if (plan->decision != UNDECIDED)
         return;
-    sim->decision = commit ? COMMITTED : ABORTED;
-    for (uint32_t member = 0; member < sim->options.schedule.members; member++)
-        tell_later(sim, member, sim->options.latency_ns + sim->options.jitter_ns, event);
+    plan->decision = commit ? COMMITTED : ABORTED;
+    for (uint32_t rank = 0; rank < plan->count && (commit || !sim->options.finish); rank++)
+        sim_tell_later(sim, plan->members[rank], sim->options.latency_ns + sim->options.jitter_ns, event);
 }
 
 static void run_ordered(struct sim *sim, const struct sim_event *event)
 {
-    (void)event;
-    decide(sim, true);
+    decide(sim, event->session, true);
 }
 
 static void run_new_view(struct sim *sim, const struct sim_event *event)
 {
     (void)event;
-    decide(sim, false);
+    for (uint32_t number = 0; number < sim->plan_count; number++) {
+        if (!sim->options.finish || sim->members[sim->plans[number].members[0]].dead)
+            decide(sim, number, false);
+    }
+    if (sim->options.finish)
+        finish_new_view(sim);
 }
 
 /* --- Losses -------------------------------------------------------------------------------------- */
@@ -134,7 +160,7 @@ static void run_lost(struct sim *sim, const struct sim_event *event)
 {
     struct session_event lost = {.type = SESSION_LOST, .peer = event->b, .culprit = SESSION_NOBODY};
 
-    sim_deliver(sim, event->a, &lost);
+    sim_deliver(sim, event->a, sim->members[event->a].number, &lost);
 }
 
 static void cut(struct sim *sim, uint32_t a, uint32_t b)
@@ -155,14 +181,23 @@ static void cut(struct sim *sim, uint32_t a, uint32_t b)
 
 static void session_over(struct sim *sim, uint32_t member)
 {
-    if (!session_quiet(sim->members[member].session))
+    struct member *self = &sim->members[member];
+
+    if (!session_quiet(self->session))
         checker_fail(&sim->checker, "member %u is closed and not quiet", member);
-    checker_closed(&sim->checker, member);
-    sim->members[member].session = NULL;
+    self->session = NULL;
+    if (sim->plans[self->number].purpose == PLAN_PULL)
+        self->interrupted = true;
+    if (self->interrupted)
+        finish_interrupted(sim, member);
+    else
+        checker_closed(&sim->checker, member);
 }
 
 static void operation_done(struct sim *sim, uint32_t member, const struct session_action *action)
 {
+    if (sim->members[member].interrupted || member != 0)
+        return;
     checker_done(&sim->checker, member, action->code);
     sim->result.done_ns = sim->now_ns;
     sim->result.code = action->code;
@@ -177,45 +212,84 @@ static const enum session_event_type message_of[] = {
     [SESSION_SEND_CANCEL] = SESSION_CANCEL,     [SESSION_SEND_DELIVERED] = SESSION_DELIVERY,
 };
 
+void sim_touch(struct sim *sim, uint32_t member, uint32_t session)
+{
+    const struct member *self = &sim->members[member];
+
+    if (self->session == NULL || self->number != session)
+        checker_fail(&sim->checker, "something arrives for a session of member %u that is over", member);
+}
+
+static void released(struct sim *sim, uint32_t member, const struct session_action *action)
+{
+    struct member *self = &sim->members[member];
+
+    self->interrupted = sim->options.finish &&
+                        (action->code == COVEY_PEER_LOST || sim->plans[self->number].purpose == PLAN_PULL);
+    if (self->interrupted)
+        return;
+    checker_released(&sim->checker, member);
+    finish_forget(sim, member);
+}
+
+/* A session of two is not for the order: once everyone has everything it commits by itself. */
+static void order(struct sim *sim, uint32_t member)
+{
+    const struct member *self = &sim->members[member];
+    const struct plan *plan = &sim->plans[self->number];
+    struct session_event commit = {.type = SESSION_COMMIT};
+
+    if (plan->purpose == PLAN_PULL) {
+        sim_send(sim, self->number, member, plan->members[1], commit);
+        sim_tell_later(sim, member, 0, commit);
+        return;
+    }
+    sim_push(sim, sim->now_ns + sim->options.latency_ns,
+             &(struct sim_event){.run = run_ordered, .session = self->number});
+}
+
 static void act(struct sim *sim, uint32_t member, const struct session_action *action)
 {
     struct member *self = &sim->members[member];
     struct session_event event = {.code = action->code, .culprit = action->culprit};
+    const struct plan *plan = &sim->plans[self->number];
+    uint32_t peer = plan->members[action->peer];
 
     switch (action->type) {
     case SESSION_POST_FENCE:
-        network_post(sim, member, action->peer, FENCE_ITEM);
+        network_post(sim, member, peer, FENCE_ITEM, self->number);
         break;
     case SESSION_LAND:
         event.type = SESSION_LANDED;
         event.code = self->refuse;
-        tell_later(sim, member, sim->options.local_ns, event);
+        sim_tell_later(sim, member, sim->options.local_ns, event);
         break;
     case SESSION_VERIFY:
         event.type = SESSION_VERIFIED;
         event.code = self->corrupt ? COVEY_CORRUPT : 0;
-        tell_later(sim, member, sim->options.local_ns, event);
+        sim_tell_later(sim, member, sim->options.local_ns, event);
         break;
     case SESSION_ORDER:
-        sim_push(sim, sim->now_ns + sim->options.latency_ns, &(struct sim_event){.run = run_ordered});
+        order(sim, member);
         break;
     case SESSION_DELIVER:
-        checker_delivered(&sim->checker, member);
+        if (plan->purpose != PLAN_PULL)
+            checker_delivered(&sim->checker, member);
         break;
     case SESSION_DISCONNECT:
         sim->result.disconnects++;
-        cut(sim, member, action->peer);
+        cut(sim, member, peer);
         break;
     case SESSION_DONE:
         operation_done(sim, member, action);
         break;
     case SESSION_RELEASE:
-        checker_released(&sim->checker, member);
+        released(sim, member, action);
         break;
     default:
         event.type = message_of[action->type];
         event.skip = self->skip;
-        send_message(sim, member, action->peer, event);
+        sim_send(sim, self->number, member, peer, event);
     }
 }
 
@@ -227,7 +301,7 @@ static void run_tick(struct sim *sim, const struct sim_event *event)
     if (self->tick_ns != sim->now_ns || self->session == NULL)
         return;
     self->tick_ns = SIM_NEVER;
-    sim_deliver(sim, event->a, &tick);
+    sim_deliver(sim, event->a, self->number, &tick);
 }
 
 static void set_timer(struct sim *sim, uint32_t member)
@@ -246,12 +320,32 @@ static void set_timer(struct sim *sim, uint32_t member)
 static void post_writes(struct sim *sim, uint32_t member)
 {
     struct session *session = sim->members[member].session;
+    const struct plan *plan = &sim->plans[sim->members[member].number];
     struct transfer write;
 
     while (session_next_write(session, sim->now_ns, &write)) {
-        network_post(sim, member, write.peer, write.block);
+        network_post(sim, member, plan->members[write.peer], write.block, sim->members[member].number);
         session_posted(session, sim->now_ns, &write);
     }
+}
+
+static uint32_t rank_in(const struct plan *plan, uint32_t member)
+{
+    uint32_t rank = 0;
+
+    while (rank < plan->count && plan->members[rank] != member)
+        rank++;
+    return rank;
+}
+
+/* Whether it is about the member's present session. A loss is, whenever it was noticed. */
+static bool concerns(const struct sim *sim, const struct member *self, uint32_t session,
+                     const struct session_event *message)
+{
+    const struct plan *plan = &sim->plans[self->number];
+
+    return message->type == SESSION_LOST ? rank_in(plan, message->peer) < plan->count
+                                         : session == self->number;
 }
 
 static void step(struct sim *sim, uint32_t member, const struct session_event *message)
@@ -261,6 +355,7 @@ static void step(struct sim *sim, uint32_t member, const struct session_event *m
     struct session_event event = *message;
 
     event.now_ns = sim->now_ns;
+    event.peer = rank_in(&sim->plans[self->number], message->peer);
     if (session_step(self->session, &event, &actions) != 0)
         checker_fail(&sim->checker, "member %u: event %d from %u breaks the protocol in state %d", member,
                      (int)event.type, event.peer, (int)session_state(self->session));
@@ -279,7 +374,7 @@ static bool from_peer(const struct session_event *message)
     return message->type >= SESSION_ACCEPT && message->type != SESSION_COMMIT;
 }
 
-static void keep_for_later(struct member *self, const struct session_event *message)
+static void keep_for_later(struct member *self, uint32_t session, const struct session_event *message)
 {
     if (self->backlog_count == self->backlog_size) {
         self->backlog_size = 2 * self->backlog_size + 8;
@@ -287,17 +382,20 @@ static void keep_for_later(struct member *self, const struct session_event *mess
         if (self->backlog == NULL)
             abort();
     }
-    self->backlog[self->backlog_count++] = *message;
+    self->backlog[self->backlog_count++] = (struct sim_event){.session = session, .message = *message};
 }
 
-void sim_deliver(struct sim *sim, uint32_t to, const struct session_event *message)
+const struct session_event abort_orphan = {
+    .type = SESSION_ABORT, .code = COVEY_PEER_LOST, .culprit = SESSION_NOBODY};
+
+void sim_deliver(struct sim *sim, uint32_t to, uint32_t session, const struct session_event *message)
 {
     struct member *self = &sim->members[to];
 
     if (self->dead)
         return;
     if (self->paused) {
-        keep_for_later(self, message);
+        keep_for_later(self, session, message);
         return;
     }
     if (from_peer(message) && self->lost[message->peer])
@@ -306,10 +404,14 @@ void sim_deliver(struct sim *sim, uint32_t to, const struct session_event *messa
         self->lost[message->peer] = true;
         network_purge(sim, to, message->peer);
     }
-    if (self->session != NULL)
+    if (message->type == SESSION_BEGIN && session != self->number)
+        finish_offered(sim, to, session);
+    if (self->session != NULL && concerns(sim, self, session, message))
         step(sim, to, message);
     else if (message->type == SESSION_GRANT)
-        network_post(sim, to, message->peer, FENCE_ITEM);
+        network_post(sim, to, message->peer, FENCE_ITEM, session);
+    if (message->type == SESSION_LOST && finish_is_orphaned(sim, to))
+        step(sim, to, &abort_orphan);
 }
 
 /* --- Faults -------------------------------------------------------------------------------------- */
@@ -337,7 +439,7 @@ static void run_resume(struct sim *sim, const struct sim_event *event)
         return;
     self->paused = false;
     for (size_t i = 0; i < self->backlog_count; i++)
-        sim_deliver(sim, event->a, &self->backlog[i]);
+        sim_deliver(sim, event->a, self->backlog[i].session, &self->backlog[i].message);
     self->backlog_count = 0;
     network_resume(sim, event->a);
 }
@@ -390,7 +492,7 @@ static void run_abort(struct sim *sim, const struct sim_event *event)
         .type = SESSION_ABORT, .code = COVEY_CANCELLED, .culprit = SESSION_NOBODY};
 
     if (self->session != NULL && !self->paused && session_state(self->session) < SESSION_ORDERING)
-        sim_deliver(sim, event->a, &abort_event);
+        sim_deliver(sim, event->a, self->number, &abort_event);
 }
 
 void sim_abort_at(struct sim *sim, uint32_t member, uint64_t at_ns)
@@ -421,7 +523,7 @@ void sim_hold(struct sim *sim, uint32_t member, uint32_t block)
     struct session_actions actions = {.list = self->actions};
 
     if (self->skip == NULL)
-        self->skip = sim_zeroed(BITMAP_WORDS(sim->options.schedule.blocks), sizeof(uint64_t));
+        self->skip = sim_keep(sim, BITMAP_WORDS(sim->options.schedule.blocks), sizeof(uint64_t));
     if (bitmap_get(self->skip, block))
         return;
     bitmap_set(self->skip, block);
@@ -433,26 +535,40 @@ void sim_hold(struct sim *sim, uint32_t member, uint32_t block)
 
 /* --- The run ------------------------------------------------------------------------------------- */
 
-static void member_open(struct sim *sim, uint32_t member)
+void sim_enter(struct sim *sim, uint32_t member, uint32_t number)
 {
     const struct sim_options *options = &sim->options;
-    uint32_t members = options->schedule.members;
+    const struct plan *plan = &sim->plans[number];
     struct member *self = &sim->members[member];
     struct session_config config = {.schedule = options->schedule,
-                                    .rank = member,
+                                    .rank = rank_in(plan, member),
                                     .window = options->window,
                                     .edge_window = options->edge_window,
                                     .overtake_ns = options->overtake_ns,
                                     .stall_ns = options->stall_ns,
                                     .block_ns = options->block_ns};
 
-    self->memory = sim_zeroed(1, session_bytes(&options->schedule));
+    config.schedule.members = plan->count;
+    free(self->memory);
+    self->memory = sim_zeroed(1, session_bytes(&config.schedule));
     self->session = session_init(self->memory, &config);
+    self->number = number;
+    self->rank = config.rank;
+    self->tick_ns = SIM_NEVER;
+    if (plan->purpose != PLAN_PULL)
+        self->party = number;
+}
+
+static void member_open(struct sim *sim, uint32_t member)
+{
+    uint32_t members = sim->options.schedule.members;
+    struct member *self = &sim->members[member];
+
+    sim_enter(sim, member, 0);
     self->actions = sim_zeroed(SESSION_ACTIONS_MAX(members), sizeof(*self->actions));
     self->control_ns = sim_zeroed(members, sizeof(uint64_t));
     self->lost = sim_zeroed(members, sizeof(bool));
-    self->tick_ns = SIM_NEVER;
-    self->missing = member == 0 ? 0 : options->schedule.blocks;
+    self->missing = member == 0 ? 0 : sim->options.schedule.blocks;
     network_open(sim, member);
 }
 
@@ -467,6 +583,9 @@ struct sim *sim_open(const struct sim_options *options)
     sim->members = sim_zeroed(members, sizeof(struct member));
     sim->cut = sim_zeroed((size_t)members * members, sizeof(bool));
     sim->incomplete = members - 1;
+    sim->plan_count = 1;
+    for (sim->plans[0].count = 0; sim->plans[0].count < members; sim->plans[0].count++)
+        sim->plans[0].members[sim->plans[0].count] = sim->plans[0].count;
     sim->heap_size = 256;
     sim->heap = sim_zeroed(sim->heap_size, sizeof(*sim->heap));
     for (uint32_t member = 0; member < members; member++)
@@ -482,9 +601,12 @@ void sim_close(struct sim *sim)
         free(sim->members[i].actions);
         free(sim->members[i].control_ns);
         free(sim->members[i].lost);
-        free(sim->members[i].skip);
+        free(sim->members[i].finish);
         free(sim->members[i].backlog);
     }
+    for (size_t i = 0; i < sim->kept_count; i++)
+        free(sim->kept[i]);
+    free(sim->kept);
     checker_free(&sim->checker);
     free(sim->members);
     free(sim->cut);

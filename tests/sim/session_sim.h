@@ -3,7 +3,8 @@
 #define TESTS_SIM_SESSION_SIM_H
 
 /* One whole session in one process: every member's state machine, a network, a group that orders, and faults,
- * all on one event queue and decided by one seed.
+ * all on one event queue and decided by one seed. With `finish`, those who are left after crashes go on with
+ * further sessions in the same memory (core/finish.h).
  *
  * Network. Each member has one full-duplex port of link_rate, which all its edges share. A pair has a control
  * lane (messages, in order, after latency and jitter) and a data lane, which behaves like a TCP connection
@@ -17,7 +18,8 @@
  * nothing of the pair's lands any more; until then everything may.
  *
  * Group. Decides once: COMMIT when the root's ORDER reaches it, ABORT when view_ns have passed since the
- * first crash or cut. It tells all members that run. */
+ * first crash or cut. It tells all members that run. With `finish` it decides once a session, and ABORT only
+ * where the root is not in the new view. */
 
 #include "base/rng.h"
 #include "core/session.h"
@@ -47,6 +49,7 @@ struct sim_options {
     uint64_t view_ns;    /* a new view, after a crash or cut */
     uint64_t suspect_ns; /* the same, after a pause without end */
     bool delivery_complete;
+    bool finish; /* the faults are crashes, pauses that end, and the root's giving up */
     enum sim_sharing sharing;
     uint64_t seed;
 };
@@ -78,6 +81,7 @@ struct sim_result {
     uint32_t culprit;
     uint32_t disconnects; /* asked for by sessions */
     uint64_t events;
+    uint32_t finishes, pulls, drops; /* further sessions of all, and of two; objects given up */
 };
 const struct sim_result *sim_result(const struct sim *sim);
 struct session_checker *sim_checker(struct sim *sim);
