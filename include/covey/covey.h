@@ -372,7 +372,7 @@ struct covey_object_info {
     char name[COVEY_NAME_MAX + 1];
     uint64_t version, bytes, digest;
     size_t count;        /* buffers */
-    const char *state;   /* static: "delivered", "receiving", "sending" */
+    const char *state;   /* static: "delivered", "receiving", "sending", "interrupted" */
     uint64_t bytes_done; /* of a version on its way */
     uint32_t pins;       /* readers */
     uint64_t since_ns;   /* CLOCK_REALTIME of delivery, or of the offer */

@@ -30,6 +30,7 @@ struct feed {
     uint32_t arrived_count, taken_count; /* taken: a job has them */
     uint32_t jobs, populate_jobs;
     atomic_bool stopped;
+    bool root; /* it reads, or has, the whole */
     bool broken, inline_digest;
 };
 
@@ -362,15 +363,13 @@ static void start_populate(struct feed *feed)
 
 static bool wants_populate(const struct feed *feed)
 {
-    return feed->replication->rank != 0 && feed->object->region != NULL && feed->object->region->fresh &&
+    return !feed->root && feed->object->region != NULL && feed->object->region->fresh &&
            feed->populate_jobs == 0 && feed->populate_next < feed->object->region->bytes;
 }
 
 static void feed_go_on(struct feed *feed)
 {
-    bool root = feed->replication->rank == 0;
-
-    while (root && feed->jobs < FEED_JOBS && feed->work_next < feed->object->bytes && !feed->broken &&
+    while (feed->root && feed->jobs < FEED_JOBS && feed->work_next < feed->object->bytes && !feed->broken &&
            !atomic_load(&feed->stopped))
         start_work(feed);
     while (feed->jobs - feed->populate_jobs < FEED_JOBS && wants_digest(feed) && !feed->broken &&
@@ -416,6 +415,7 @@ int feed_new(struct replication *replication, struct file_source *source, struct
 
 void feed_start_root(struct feed *feed)
 {
+    feed->root = true;
     if (feed->source == NULL || feed->object->bytes == 0)
         replication_ready(feed->replication, 0, feed->object->bytes);
     if (feed->source == NULL && feed->object->bytes <= INLINE_BYTES) {

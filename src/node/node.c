@@ -276,7 +276,7 @@ void node_start_anew(struct covey_node *node)
         if (node->groups[i] != NULL)
             group_start_anew(node->groups[i]);
     }
-    replication_abort_all(node, COVEY_EVICTED, "this node was left out of the view");
+    replication_abort_all(node, COVEY_EVICTED, fate_unknown);
     peers_close(node->peers, on_anew_closed);
 }
 

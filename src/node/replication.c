@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bitmap.h"
 #include "node/feed.h"
 #include "node/op.h"
 #include "node/replication_private.h"
@@ -85,6 +86,49 @@ static bool followups_reserve(struct covey_node *node)
     return true;
 }
 
+/* What belongs to one session. */
+static void forget_session(struct replication *replication)
+{
+    for (uint32_t rank = 0; replication->edges != NULL && rank < replication->members; rank++) {
+        free(replication->edges[rank].extents);
+        free(replication->edges[rank].skip);
+    }
+    free(replication->ids);
+    free(replication->peers);
+    free(replication->edges);
+    free(replication->session);
+    free(replication->actions.list);
+    free(replication->skip);
+}
+
+static void forget_party(struct replication *replication)
+{
+    free(replication->party.ids);
+    free(replication->party.incarnations);
+    free(replication->finish);
+    replication->party = (struct party){0};
+    replication->finish = NULL;
+}
+
+/* The members of this session are those who finish it. Without memory for them it is as if they had gone. */
+static void make_party(struct replication *replication)
+{
+    struct party party = {.members = replication->members};
+
+    party.ids = calloc(party.members, sizeof(*party.ids));
+    party.incarnations = calloc(party.members, sizeof(*party.incarnations));
+    forget_party(replication);
+    if (party.ids == NULL || party.incarnations == NULL)
+        party.members = 0;
+    for (uint32_t rank = 0; rank < party.members; rank++) {
+        const struct peer *peer = replication->peers[rank];
+
+        party.ids[rank] = replication->ids[rank];
+        party.incarnations[rank] = peer != NULL ? peer->incarnation : replication->node->incarnation;
+    }
+    replication->party = party;
+}
+
 static void replication_free(struct replication *replication)
 {
     struct covey_node *node = replication->node;
@@ -98,28 +142,31 @@ static void replication_free(struct replication *replication)
     replication_forget_offer(replication);
     if (replication->object != NULL)
         object_unref(replication->object);
-    for (uint32_t rank = 0; replication->edges != NULL && rank < replication->members; rank++)
-        free(replication->edges[rank].extents);
     feed_free(replication->feed);
-    free(replication->ids);
-    free(replication->peers);
-    free(replication->edges);
-    free(replication->session);
-    free(replication->actions.list);
+    free(replication->held);
+    forget_party(replication);
+    forget_session(replication);
     free(replication);
 }
 
-static bool replication_allocate(struct replication *replication)
+static bool allocate_session(struct replication *replication)
 {
     size_t members = replication->members;
 
     replication->ids = calloc(members, sizeof(*replication->ids));
+    replication->skip = NULL;
     replication->peers = calloc(members, sizeof(*replication->peers));
     replication->edges = calloc(members, sizeof(*replication->edges));
     replication->session = malloc(session_bytes(&replication->schedule));
     replication->actions.list = calloc(SESSION_ACTIONS_MAX(members), sizeof(*replication->actions.list));
     return replication->ids != NULL && replication->peers != NULL && replication->edges != NULL &&
-           replication->session != NULL && replication->actions.list != NULL &&
+           replication->session != NULL && replication->actions.list != NULL;
+}
+
+static bool replication_allocate(struct replication *replication)
+{
+    replication->held = calloc(BITMAP_WORDS(replication->schedule.blocks), sizeof(uint64_t));
+    return replication->held != NULL && allocate_session(replication) &&
            followups_reserve(replication->node) && slot_take(replication->node, replication);
 }
 
@@ -130,49 +177,80 @@ static uint32_t window_of(const struct covey_node *node, uint64_t block_bytes)
     return blocks < WINDOW_LEAST ? WINDOW_LEAST : blocks > WINDOW_MOST ? WINDOW_MOST : (uint32_t)blocks;
 }
 
+/* Take part in the session `id` with ids[0..members), the root first. */
+static void enter_session(struct replication *replication, uint64_t id, const uint32_t *ids)
+{
+    struct covey_node *node = replication->node;
+    uint32_t window = window_of(node, replication->block_bytes);
+    struct session_config config = {.schedule = replication->schedule,
+                                    .window = window,
+                                    .edge_window = window - 1,
+                                    .overtake_ns = OVERTAKE_NS,
+                                    .stall_ns = node->options->stall_after_ns,
+                                    .block_ns = BLOCK_NS + replication->block_bytes * 1000};
+
+    for (uint32_t rank = 0; rank < replication->members; rank++) {
+        replication->ids[rank] = ids[rank];
+        replication->peers[rank] = peers_find(node->peers, ids[rank]);
+        if (ids[rank] == node->options->self.id)
+            config.rank = rank;
+    }
+    replication->id = id;
+    replication->rank = config.rank;
+    replication->view = node->view.number;
+    HASH_ADD(hh, node->replications_by_id, id, sizeof(replication->id), replication);
+    replication->session = session_init(replication->session, &config);
+}
+
 /* The members are ids[0..members), the root first. */
 struct replication *replication_new(struct covey_group *group, uint64_t id, const struct schedule *schedule,
                                     uint64_t bytes, uint64_t block_bytes, const uint32_t *ids)
 {
     struct covey_node *node = group->node;
     struct replication *replication = calloc(1, sizeof(*replication));
-    uint32_t window = window_of(node, block_bytes);
-    struct session_config config = {.window = window,
-                                    .edge_window = window - 1,
-                                    .overtake_ns = OVERTAKE_NS,
-                                    .stall_ns = node->options->stall_after_ns,
-                                    .block_ns = BLOCK_NS + block_bytes * 1000};
 
     if (replication == NULL)
         return NULL;
     replication->group = group;
     replication->node = node;
-    replication->id = id;
     replication->slot = IMMEDIATE_SLOTS;
+    replication->origin = id;
     replication->schedule = *schedule;
     replication->members = schedule->members;
     replication->bytes = bytes;
     replication->block_bytes = block_bytes;
-    replication->view = node->view.number;
     replication->started_ns = node->now_ns;
     if (!replication_allocate(replication)) {
         replication_free(replication);
         return NULL;
     }
-    for (uint32_t rank = 0; rank < replication->members; rank++) {
-        replication->ids[rank] = ids[rank];
-        replication->peers[rank] = peers_find(node->peers, ids[rank]);
-        if (ids[rank] == node->options->self.id)
-            replication->rank = rank;
-    }
-    if (replication->rank != 0)
-        replication->root_incarnation = replication->peers[0]->incarnation;
     node->replication_count++;
-    HASH_ADD(hh, node->replications_by_id, id, sizeof(replication->id), replication);
-    config.schedule = *schedule;
-    config.rank = replication->rank;
-    replication->session = session_init(replication->session, &config);
+    enter_session(replication, id, ids);
     return replication;
+}
+
+int replication_restart(struct replication *replication, uint64_t id, const struct schedule *schedule,
+                        const uint32_t *ids, enum offer_purpose purpose)
+{
+    struct replication before = *replication;
+
+    replication->schedule = *schedule;
+    replication->members = schedule->members;
+    if (!allocate_session(replication)) {
+        forget_session(replication);
+        *replication = before;
+        return COVEY_NO_MEMORY;
+    }
+    forget_session(&before);
+    HASH_DELETE(hh, replication->node->replications_by_id, replication);
+    replication->purpose = purpose;
+    replication->begun = replication->interrupted = replication->decided = replication->root_lost = false;
+    replication->offered_count = 0;
+    replication->moved_ns = 0;
+    replication->told_view = 0;
+    memset(&replication->fail, 0, sizeof(replication->fail));
+    enter_session(replication, id, ids);
+    return 0;
 }
 
 /* The group's members with this node first and the others in the order of their ranks behind it. */
@@ -193,15 +271,16 @@ static void cancel_put(struct covey_op *op)
     replication_abort(op->subject, COVEY_CANCELLED, "cancelled by the caller");
 }
 
-static int choose(const struct covey_group *group, const struct object *object, uint32_t members,
-                  struct schedule *schedule, uint64_t *block_bytes, struct fail *fail)
+int replication_choose(const struct covey_group *group, const struct object *object, uint32_t members,
+                       uint64_t fixed_block_bytes, struct schedule *schedule, uint64_t *block_bytes,
+                       struct fail *fail)
 {
     const struct group_options *options = group->options;
     struct schedule_cost cost = {.block_ns = BLOCK_COST_NS,
                                  .bytes_per_second = group->node->link_bytes_per_second};
 
     if (schedule_choose(object->bytes, members, &cost, options->schedule_auto ? NULL : &options->schedule,
-                        options->block_bytes, schedule, block_bytes) != 0)
+                        fixed_block_bytes, schedule, block_bytes) != 0)
         return fail_set(fail, COVEY_TOO_LARGE, "object %s has %llu bytes, more than can be cut in blocks",
                         object->name, (unsigned long long)object->bytes);
     return 0;
@@ -215,7 +294,8 @@ int replication_put(struct covey_group *group, struct object *object, struct fil
     struct schedule schedule;
     struct replication *replication;
     uint64_t block_bytes;
-    int rc = choose(group, object, members, &schedule, &block_bytes, fail);
+    int rc = replication_choose(group, object, members, group->options->block_bytes, &schedule, &block_bytes,
+                                fail);
 
     if (rc != 0)
         return rc;
@@ -248,10 +328,37 @@ int replication_put(struct covey_group *group, struct object *object, struct fil
     return 0;
 }
 
+/* The session learns what is here from sessions before it, or has been read meanwhile. In a pull it takes
+ * what the pull shall not bring for being here. */
+static void tell_held(struct replication *replication)
+{
+    const uint64_t *held = replication->skip != NULL ? replication->skip : replication->held;
+    uint32_t blocks = replication->schedule.blocks;
+
+    for (uint32_t first = (uint32_t)bitmap_next(held, blocks, 0), end; first < blocks;
+         first = (uint32_t)bitmap_next(held, blocks, end)) {
+        for (end = first + 1; end < blocks && bitmap_get(held, end);)
+            end++;
+        replication_event(
+            replication, (struct session_event){.type = SESSION_READY, .block = first, .count = end - first});
+    }
+}
+
+/* The root's blocks are all here: those of the whole, or those that a pull is about. */
+static void seal(struct replication *replication)
+{
+    if (replication->rank == 0 && (replication->digested || replication->purpose == OFFER_PULL))
+        replication_event(replication, (struct session_event){.type = SESSION_SEALED});
+}
+
 void replication_begin(struct replication *replication)
 {
+    if (replication->purpose != OFFER_PULL)
+        make_party(replication);
+    tell_held(replication);
     replication->begun = true;
     replication_event(replication, (struct session_event){.type = SESSION_BEGIN});
+    seal(replication);
 }
 
 /* --- Why ---------------------------------------------------------------------------------------------------
@@ -293,7 +400,8 @@ static void learn_rate(struct replication *replication)
     uint64_t passed = node->now_ns - replication->moved_ns;
     uint64_t rate;
 
-    if (replication->members < 2 || replication->bytes < (UINT64_C(1) << 20) || passed == 0)
+    if (replication->purpose != OFFER_PUT || replication->members < 2 ||
+        replication->bytes < (UINT64_C(1) << 20) || passed == 0)
         return;
     rate = (uint64_t)((unsigned __int128)replication->bytes * 1000000000 / passed);
     node->link_bytes_per_second = (node->link_bytes_per_second + rate) / 2 + 1;
@@ -304,7 +412,7 @@ static void op_done(struct replication *replication, int code, uint32_t culprit)
     struct covey_node *node = replication->node;
     struct covey_op *op = replication->op;
 
-    if (op == NULL)
+    if (op == NULL || replication->interrupted || replication_is_apart(replication))
         return;
     if (code != 0) {
         replication_explain(replication, code, culprit);
@@ -335,11 +443,42 @@ static void deliver(struct replication *replication)
                (unsigned long long)object->version, (unsigned long long)object->bytes);
 }
 
-static void release(struct replication *replication, int code)
+bool replication_is_apart(const struct replication *replication)
+{
+    return replication->purpose == OFFER_PULL || replication->purpose == OFFER_SYNC;
+}
+
+void replication_set_aside(struct replication *replication)
 {
     struct covey_node *node = replication->node;
 
-    replication_explain(replication, code != 0 ? code : COVEY_CANCELLED, 0);
+    replication->interrupted = true;
+    replication->told_view = 0;
+    if (replication->purpose == OFFER_PULL) {
+        replication_pulled(replication);
+        return;
+    }
+    log_info(&node->log, "group %s: %s is interrupted (%s): it goes on when all are linked again",
+             replication->group->options->name, replication->name,
+             replication->fail.code != 0 ? replication->fail.text : "a member was lost");
+    node_event(node, "interrupted", replication->name, "%s is interrupted: %s", replication->name,
+               replication->fail.code != 0 ? replication->fail.text : "a member was lost");
+}
+
+/* Who has lost a member and nothing else goes on with those who are left. */
+static bool goes_on(const struct replication *replication, int code)
+{
+    const struct covey_node *node = replication->node;
+
+    if (node->closing || node->anew || (replication->rank != 0 && !replication->landed))
+        return false;
+    return code == COVEY_PEER_LOST || replication->purpose == OFFER_PULL;
+}
+
+static void tell_cancelled(struct replication *replication)
+{
+    struct covey_node *node = replication->node;
+
     node->counters.cancelled++;
     log_warning(&node->log, "group %s: put of %s by %s cancelled: %s", replication->group->options->name,
                 replication->name, replication_rank_name(replication, 0), replication->fail.text);
@@ -347,6 +486,40 @@ static void release(struct replication *replication, int code)
                replication_rank_name(replication, 0), replication->fail.text);
     if (replication->feed != NULL)
         feed_stop(replication->feed);
+}
+
+static void release(struct replication *replication, int code)
+{
+    if (goes_on(replication, code)) {
+        replication_set_aside(replication);
+        return;
+    }
+    replication_explain(replication, code != 0 ? code : COVEY_CANCELLED, 0);
+    tell_cancelled(replication);
+    replication_tell_forgotten(replication);
+}
+
+void replication_drop(struct replication *replication, int code, const char *text)
+{
+    replication->interrupted = false;
+    replication->abandoned = !replication->begun;
+    memset(&replication->fail, 0, sizeof(replication->fail));
+    replication_reason(replication, code, text);
+    tell_cancelled(replication);
+    replication_tell_forgotten(replication);
+    replication->purpose = OFFER_PUT;
+    op_done(replication, code, replication->rank);
+}
+
+/* Everyone has everything of a session outside the order. */
+static void commit_apart(struct replication *replication)
+{
+    struct message message = {
+        .type = MESSAGE_COMMIT, .group = replication->group->index, .session = replication->id};
+
+    for (uint32_t rank = 1; rank < replication->members; rank++)
+        node_send(replication->node, replication->peers[rank], &message);
+    replication_event(replication, (struct session_event){.type = SESSION_COMMIT});
 }
 
 static void disconnect(struct replication *replication, uint32_t rank)
@@ -360,6 +533,29 @@ static void disconnect(struct replication *replication, uint32_t rank)
         replication_event(replication, (struct session_event){.type = SESSION_LOST, .peer = rank});
 }
 
+static void verify(struct replication *replication)
+{
+    learn_rate(replication);
+    if (replication->purpose == OFFER_PULL) {
+        replication_event(replication, (struct session_event){.type = SESSION_VERIFIED});
+        return;
+    }
+    replication->verify = true;
+    replication_check_digest(replication);
+}
+
+static void order(struct replication *replication)
+{
+    if (replication_is_apart(replication)) {
+        commit_apart(replication);
+        return;
+    }
+    learn_rate(replication);
+    if (replication->op != NULL)
+        replication->op->cancel = NULL;
+    group_order(replication->group, ORDER_COMMIT, replication->id, NULL);
+}
+
 static void perform(struct replication *replication, const struct session_action *action)
 {
     switch (action->type) {
@@ -367,21 +563,20 @@ static void perform(struct replication *replication, const struct session_action
         replication->edges[action->peer].fence = true;
         break;
     case SESSION_LAND:
-        replication_land(replication);
+        if (replication->landed)
+            replication_event(replication, (struct session_event){.type = SESSION_LANDED});
+        else
+            replication_land(replication);
         break;
     case SESSION_VERIFY:
-        learn_rate(replication);
-        replication->verify = true;
-        replication_check_digest(replication);
+        verify(replication);
         break;
     case SESSION_ORDER:
-        learn_rate(replication);
-        if (replication->op != NULL)
-            replication->op->cancel = NULL;
-        group_order(replication->group, ORDER_COMMIT, replication->id, NULL);
+        order(replication);
         break;
     case SESSION_DELIVER:
-        deliver(replication);
+        if (!replication_is_apart(replication))
+            deliver(replication);
         break;
     case SESSION_DISCONNECT:
         disconnect(replication, action->peer);
@@ -446,6 +641,10 @@ int replication_event(struct replication *replication, struct session_event even
 
 void replication_abort(struct replication *replication, int code, const char *text)
 {
+    if (replication->interrupted) {
+        replication_give_up(replication, code, text);
+        return;
+    }
     replication_reason(replication, code, text);
     replication_event(replication, (struct session_event){
                                        .type = SESSION_ABORT, .code = code, .culprit = replication->rank});
@@ -456,7 +655,8 @@ void replication_abort_all(struct covey_node *node, int code, const char *text)
     struct replication *replication, *next;
 
     HASH_ITER (hh, node->replications_by_id, replication, next) {
-        if (replication->begun && !replication->decided && !replication_is_whole(replication))
+        if ((replication->begun || replication->interrupted) && !replication->decided &&
+            !replication_is_whole(replication))
             replication_abort(replication, code, text);
     }
 }
@@ -498,7 +698,7 @@ static void order_again(struct replication *replication)
 
     if (replication->rank == 0)
         group_order(replication->group, ORDER_COMMIT, replication->id, NULL);
-    else if (!view_has_process(view, replication->ids[0], replication->root_incarnation))
+    else if (!view_has_process(view, replication->party.ids[0], replication->party.incarnations[0]))
         replication_abort(replication, COVEY_PEER_LOST, "its root was lost before it was delivered");
     else if (replication->root_lost)
         replication_send(replication, &(struct session_action){.type = SESSION_SEND_RECEIVED, .peer = 0});
@@ -510,9 +710,19 @@ void replication_order_again(struct covey_group *group)
 
     HASH_ITER (hh, group->node->replications_by_id, replication, next) {
         if (replication->group == group && replication->begun && !replication->decided &&
-            replication_is_whole(replication))
+            replication_is_whole(replication) && !replication_is_apart(replication))
             order_again(replication);
     }
+}
+
+/* Its root is out of reach, and nobody else will decide what it waits for: what is outside the order, or
+ * became whole when the root had left the view. */
+static bool is_orphaned(const struct replication *replication)
+{
+    const struct party *party = &replication->party;
+
+    return replication_is_apart(replication) ||
+           !view_has_process(&replication->node->view, party->ids[0], party->incarnations[0]);
 }
 
 static void lose(struct replication *replication, uint32_t rank, const char *text)
@@ -520,8 +730,11 @@ static void lose(struct replication *replication, uint32_t rank, const char *tex
     enum session_state state = session_state(replication->session);
 
     replication->root_lost = replication->root_lost || rank == 0;
+    if (replication->interrupted)
+        return;
     if (!replication->begun) {
-        replication->abandoned = replication->abandoned || rank == 0;
+        if (rank == 0)
+            replication_abandon(replication);
         return;
     }
     if (state == SESSION_OFFERED || state == SESSION_MOVING) {
@@ -535,6 +748,17 @@ static void lose(struct replication *replication, uint32_t rank, const char *tex
         replication->posting.active = false;
     replication->edges[rank].fence = false;
     replication_event(replication, (struct session_event){.type = SESSION_LOST, .peer = rank});
+    if (rank == 0 && replication_is_whole(replication) && !replication->decided && is_orphaned(replication))
+        replication_abort(replication, COVEY_PEER_LOST, "its root was lost before it was delivered");
+}
+
+/* Its session never begins. What is here of it from sessions before stays. */
+void replication_abandon(struct replication *replication)
+{
+    if (replication->landed)
+        replication_set_aside(replication);
+    else
+        replication->abandoned = true;
 }
 
 void replication_peer_down(struct covey_node *node, struct peer *peer, const char *text)
@@ -544,6 +768,7 @@ void replication_peer_down(struct covey_node *node, struct peer *peer, const cha
     HASH_ITER (hh, node->replications_by_id, replication, next) {
         uint32_t rank = replication_rank_of(replication, peer);
 
+        replication->told_view = 0; /* what was told may not have come */
         if (rank != SESSION_NOBODY)
             lose(replication, rank, text);
     }
@@ -557,18 +782,21 @@ void replication_ready(struct replication *replication, uint64_t offset, uint64_
     uint32_t first = (uint32_t)(offset / replication->block_bytes);
     uint32_t count = (uint32_t)((bytes + replication->block_bytes - 1) / replication->block_bytes);
 
-    replication_event(
-        replication,
-        (struct session_event){.type = SESSION_READY, .block = first, .count = count > 0 ? count : 1});
+    count = count > 0 ? count : 1;
+    for (uint32_t i = 0; i < count; i++)
+        bitmap_set(replication->held, first + i);
+    replication_event(replication,
+                      (struct session_event){.type = SESSION_READY, .block = first, .count = count});
 }
 
 void replication_digested(struct replication *replication, uint64_t digest)
 {
     replication->object->digest = digest;
-    if (replication->rank == 0)
-        replication_event(replication, (struct session_event){.type = SESSION_SEALED});
-    else
+    replication->digested = true;
+    if (replication->rank != 0)
         replication_check_digest(replication);
+    else if (replication->begun && replication->purpose != OFFER_PULL)
+        seal(replication);
 }
 
 void replication_broken(struct replication *replication, const struct fail *fail)
@@ -588,6 +816,7 @@ void replication_check_digest(struct replication *replication)
         return;
     replication->verify = false;
     replication->object->digest = digest;
+    replication->digested = true;
     replication_event(replication,
                       (struct session_event){.type = SESSION_VERIFIED,
                                              .code = digest == replication->seal ? 0 : COVEY_CORRUPT});
@@ -604,8 +833,10 @@ static bool is_over(const struct replication *replication)
 
     if (replication->stopped)
         return !replication->landing_called && (replication->feed == NULL || feed_idle(replication->feed));
+    if (replication->interrupted)
+        return false;
     if (!replication->begun)
-        return replication->abandoned;
+        return replication->abandoned && (replication->feed == NULL || feed_idle(replication->feed));
     if (!ended || !session_quiet(replication->session) || replication->posting.active)
         return false;
     for (uint32_t rank = 0; rank < replication->members; rank++) {
@@ -632,7 +863,8 @@ static void show_progress(struct replication *replication)
  */
 static bool can_begin(const struct replication *replication)
 {
-    if (replication->begun || replication->abandoned || replication->object == NULL)
+    if (replication->begun || replication->abandoned || replication->object == NULL ||
+        replication->offered_count < replication->offered_total)
         return false;
     for (uint32_t rank = 0; rank < replication->members; rank++) {
         if (replication->peers[rank] != NULL && !replication->peers[rank]->up)
@@ -643,6 +875,10 @@ static bool can_begin(const struct replication *replication)
 
 static void session_turn(struct replication *replication)
 {
+    if (replication->interrupted) {
+        replication_finish_turn(replication);
+        return;
+    }
     if (can_begin(replication))
         replication_begin(replication);
     if (session_deadline_ns(replication->session) <= replication->node->now_ns)
@@ -658,7 +894,12 @@ void replication_turn(struct covey_node *node)
     HASH_ITER (hh, node->replications_by_id, replication, next) {
         if (!replication->stopped)
             session_turn(replication);
-        if (is_over(replication))
+        if (!is_over(replication))
+            continue;
+        if (replication->purpose == OFFER_PULL && !replication->stopped &&
+            goes_on(replication, COVEY_PEER_LOST))
+            replication_set_aside(replication);
+        else
             replication_free(replication);
     }
 }
@@ -677,8 +918,8 @@ uint64_t replication_deadline_ns(const struct covey_node *node)
 
 bool replication_is_under_way(const struct replication *replication)
 {
-    return session_state(replication->session) < SESSION_DELIVERED && replication->object != NULL &&
-           replication->object->version == 0;
+    return (replication->interrupted || session_state(replication->session) < SESSION_DELIVERED) &&
+           replication->object != NULL && replication->object->version == 0;
 }
 
 void replication_info(const struct replication *replication, struct covey_object_info *info)
@@ -687,10 +928,14 @@ void replication_info(const struct replication *replication, struct covey_object
 
     memset(info, 0, sizeof(*info));
     session_progress(replication->session, &done, &total);
+    if (replication->interrupted) {
+        total = replication->schedule.blocks;
+        done = (uint32_t)bitmap_count(replication->held, total);
+    }
     snprintf(info->name, sizeof(info->name), "%s", replication->name);
     info->bytes = replication->bytes;
     info->count = replication->object != NULL ? replication->object->count : replication->offered_total;
-    info->state = replication->rank == 0 ? "sending" : "receiving";
+    info->state = replication->interrupted ? "interrupted" : replication->rank == 0 ? "sending" : "receiving";
     info->bytes_done = total > 0 ? (uint64_t)((unsigned __int128)replication->bytes * done / total) : 0;
     info->since_ns = node_realtime_ns() - (replication->node->now_ns - replication->started_ns);
 }

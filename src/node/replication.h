@@ -8,7 +8,11 @@
  * A replication is made for a put here (root) or by an offer (receiver). It keeps a reference to its object
  * until it is over, that is until the session is closed or delivered, nothing of it is in flight, and no
  * worker touches it. Its slot is the number under which its blocks arrive. Loop thread only, but for the jobs
- * (feed.h). */
+ * (feed.h).
+ *
+ * A session that is broken off by the loss of a member leaves the replication interrupted: its memory and
+ * what is in it stay, and when a view is installed another session for the same object follows in it
+ * (replication_finish.c, core/finish.h). */
 
 #include <uthash.h>
 
@@ -27,7 +31,8 @@ struct run {
 struct edge {
     struct grant_extent *extents; /* ascending, without gaps, once complete */
     size_t count, capacity;
-    uint16_t slot; /* the peer's */
+    uint64_t *skip; /* the blocks that it holds already; NULL: none */
+    uint16_t slot;  /* the peer's */
     bool complete;
     bool fence; /* to be posted */
 };
@@ -39,13 +44,23 @@ struct posting {
     uint64_t offset, end;
 };
 
+/* Who finishes the object if its session is broken off: those of the last session of all, in its order. */
+struct party {
+    uint32_t members;
+    uint32_t *ids;
+    uint64_t *incarnations;
+};
+
 struct feed;
+struct finish;
 
 struct replication {
     struct covey_group *group;
     struct covey_node *node;
-    uint64_t id;   /* of the session, the same at every participant */
-    uint32_t slot; /* this node's */
+    uint64_t id; /* of the session, the same at every participant */
+    enum offer_purpose purpose;
+    uint64_t origin; /* the session that began it: names the object while it has no version */
+    uint32_t slot;   /* this node's */
     uint64_t view;
     uint32_t members, rank;
     uint32_t *ids;       /* by rank */
@@ -61,10 +76,18 @@ struct replication {
     uint32_t offered_count, offered_total;
     char name[COVEY_NAME_MAX + 1];
     uint64_t bytes;
-    bool begun;          /* the session has had its BEGIN: until then the offer is incomplete, or a link is
-                            not up yet */
-    bool abandoned;      /* it will not have it */
-    bool stopped;        /* the links are gone for good */
+    bool begun;       /* the session has had its BEGIN: until then the offer is incomplete, or a link is
+                         not up yet */
+    bool abandoned;   /* it will not have it */
+    bool stopped;     /* the links are gone for good */
+    bool interrupted; /* between two sessions for this object */
+    bool landed;      /* the object's memory is there, and registered */
+    uint64_t *held;   /* bitmap of the blocks that are here, whichever session brought them */
+    uint64_t *skip;   /* in a pull: the blocks that it shall not bring; else NULL */
+    struct party party;
+    struct finish *finish; /* what the party has of it, if they tell this node */
+    uint64_t told_view;    /* this node has told what it has, in that view */
+    uint64_t told_ns;
     bool landing;        /* LAND waits for the group to be opened */
     bool landing_called; /* the application is deciding */
     struct run *runs;
@@ -74,9 +97,10 @@ struct replication {
     struct feed *feed; /* digests, reading, page population */
     bool decided;      /* the order has a place for it */
     bool root_lost;    /* the links to its root went down */
-    uint64_t root_incarnation;
     uint64_t position; /* that place, once it is delivered */
     uint64_t seal;     /* receiver: the root's digest */
+    bool sealed;       /* it is known */
+    bool digested;     /* the object's digest is that of what is here */
     bool verify;       /* VERIFY waits for the digest of what arrived */
 
     struct covey_op *op; /* root, until it has ended */

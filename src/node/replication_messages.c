@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bitmap.h"
 #include "node/feed.h"
 #include "node/replication_private.h"
 
@@ -59,17 +60,68 @@ static void send_offer(struct replication *replication, struct peer *peer)
 
     for (uint32_t rank = 0; rank < replication->members; rank++)
         used += message_put_id(ids + used, (uint16_t)replication->ids[rank]);
-    message.offer = (struct message_offer){.view = replication->view,
-                                           .bytes = replication->bytes,
-                                           .block_bytes = replication->block_bytes,
-                                           .schedule = (uint8_t)replication->schedule.kind,
-                                           .members = (uint16_t)replication->members,
-                                           .ids = ids,
-                                           .buffers = (uint32_t)replication->object->count,
-                                           .name = replication->name,
-                                           .name_bytes = (uint8_t)strlen(replication->name)};
+    message.offer =
+        (struct message_offer){.view = replication->view,
+                               .bytes = replication->bytes,
+                               .block_bytes = replication->block_bytes,
+                               .schedule = (uint8_t)replication->schedule.kind,
+                               .members = (uint16_t)replication->members,
+                               .ids = ids,
+                               .buffers = (uint32_t)replication->object->count,
+                               .purpose = (uint8_t)replication->purpose,
+                               .subject = replication->purpose != OFFER_PUT ? replication->origin : 0,
+                               .name = replication->name,
+                               .name_bytes = (uint8_t)strlen(replication->name)};
     node_send(replication->node, peer, &message);
     send_manifest(replication, peer);
+}
+
+/* Words of the set from `first` on, until one page is full or the rest of the set is empty. */
+static void fill_page(struct message_blocks *blocks, uint8_t *data, const uint64_t *set, uint32_t count)
+{
+    size_t words = BITMAP_WORDS(count), used = 0;
+
+    for (blocks->words = 0; blocks->words < MESSAGE_WORDS_MAX && blocks->first / 64 + blocks->words < words;
+         blocks->words++)
+        used += message_put_word(data + used, set[blocks->first / 64 + blocks->words]);
+    blocks->data = data;
+}
+
+void replication_send_blocks(struct replication *replication, struct peer *peer, struct message *message,
+                             struct message_blocks *blocks, bool *last, const uint64_t *set)
+{
+    uint32_t count = replication->schedule.blocks;
+    uint8_t data[MESSAGE_WORDS_MAX * sizeof(uint64_t)];
+
+    for (uint32_t first = 0; first < count; first += 64 * (uint32_t)MESSAGE_WORDS_MAX) {
+        blocks->first = first;
+        fill_page(blocks, data, set, count);
+        *last = first + 64 * MESSAGE_WORDS_MAX >= count;
+        node_send(replication->node, peer, message);
+    }
+}
+
+bool replication_take_blocks(const struct message_blocks *blocks, uint32_t count, uint64_t *words)
+{
+    size_t first = blocks->first / 64;
+
+    if (first + blocks->words > BITMAP_WORDS(count))
+        return false;
+    for (uint16_t i = 0; i < blocks->words; i++)
+        words[i] = message_blocks_word(blocks, i);
+    return first + blocks->words < BITMAP_WORDS(count) || count % 64 == 0 || blocks->words == 0 ||
+           words[blocks->words - 1] >> (count % 64) == 0;
+}
+
+/* The blocks that are here already, as the session knows them. */
+static void send_held(struct replication *replication, struct peer *peer)
+{
+    struct message message = message_new(replication, MESSAGE_HELD);
+    const uint64_t *held = replication->skip != NULL ? replication->skip : replication->held;
+    bool last;
+
+    if (bitmap_count(held, replication->schedule.blocks) > 0)
+        replication_send_blocks(replication, peer, &message, &message.held, &last, held);
 }
 
 /* One extent per run; an object without bytes has one empty extent. */
@@ -80,6 +132,7 @@ static void send_grant(struct replication *replication, struct peer *peer)
     size_t total = replication->run_count > 0 ? replication->run_count : 1;
     uint8_t data[MESSAGE_PAGE_MAX];
 
+    send_held(replication, peer);
     message.grant.slot = (uint16_t)replication->slot;
     page->data = data;
     for (size_t i = 0; i < total;) {
@@ -177,8 +230,8 @@ void replication_send(struct replication *replication, const struct session_acti
  */
 
 /* A reason about a session that is not here. */
-static void say(struct covey_group *group, struct peer *peer, enum message_type type, uint64_t id, int code,
-                const char *text)
+void replication_say(struct covey_group *group, struct peer *peer, enum message_type type, uint64_t id,
+                     int code, const char *text)
 {
     struct message message = {.type = type, .group = group->index, .session = id};
 
@@ -191,7 +244,7 @@ static void say(struct covey_group *group, struct peer *peer, enum message_type 
 
 static void refuse(struct covey_group *group, struct peer *peer, uint64_t id, int code, const char *text)
 {
-    say(group, peer, MESSAGE_REFUSE, id, code, text);
+    replication_say(group, peer, MESSAGE_REFUSE, id, code, text);
 }
 
 /* The sender is the root, this node takes part, and everyone is a member. */
@@ -228,7 +281,7 @@ static uint32_t blocks_of(uint64_t bytes, uint64_t block_bytes)
 static void refuse_offer(struct replication *replication, int code, const char *text)
 {
     refuse(replication->group, replication->peers[0], replication->id, code, text);
-    replication->abandoned = true;
+    replication_abandon(replication);
 }
 
 static bool has_left(const struct replication *replication)
@@ -246,7 +299,7 @@ void replication_refuse_unlinked(struct covey_group *group)
 
     HASH_ITER (hh, group->node->replications_by_id, replication, next) {
         if (replication->group == group && !replication->begun && !replication->abandoned &&
-            has_left(replication))
+            !replication->interrupted && has_left(replication))
             refuse_offer(replication, COVEY_PEER_LOST, "a member that takes part has left");
     }
 }
@@ -269,23 +322,46 @@ static void complete_offer(struct replication *replication)
         refuse_offer(replication, rc, fail.text);
 }
 
-static int take_offer(struct covey_group *group, struct peer *peer, const struct message *message)
+/* The same object in the same blocks. */
+static bool offers_same(const struct replication *replication, const struct message_offer *offer)
+{
+    return replication->bytes == offer->bytes && replication->block_bytes == offer->block_bytes &&
+           replication->object->count == offer->buffers && strlen(replication->name) == offer->name_bytes &&
+           memcmp(replication->name, offer->name, offer->name_bytes) == 0;
+}
+
+/* Another session for an object that is interrupted here. */
+static int take_up(struct replication *replication, struct peer *peer, const struct message *message,
+                   const struct schedule *schedule, const uint32_t ids[])
 {
     const struct message_offer *offer = &message->offer;
-    uint32_t ids[COVEY_MEMBERS_MAX];
-    struct schedule schedule = {.kind = offer->schedule,
-                                .members = offer->members,
-                                .blocks = blocks_of(offer->bytes, offer->block_bytes)};
-    struct replication *replication;
+    bool pull = offer->purpose == OFFER_PULL;
+    int rc;
 
-    if (!offer_is_sound(group, peer, message, ids) || replication_find(group->node, message->session) != NULL)
-        return COVEY_PROTOCOL;
-    if (is_outsider(group->node, peer, offer->view)) {
-        group->node->counters.strays++;
-        refuse(group, peer, message->session, COVEY_EVICTED, "the sender is not in its view");
+    if (!replication->interrupted || offer->view < replication->node->view.number ||
+        (pull && !replication_pulls_from(replication, peer))) {
+        refuse(replication->group, peer, message->session, COVEY_PEER_LOST, "a view has come between");
         return 0;
     }
-    replication = replication_new(group, message->session, &schedule, offer->bytes, offer->block_bytes, ids);
+    if (!offers_same(replication, offer) || (pull && offer->members != 2))
+        return COVEY_PROTOCOL;
+    rc = pull ? replication_take_pull(replication, message->session, schedule, ids)
+              : replication_restart(replication, message->session, schedule, ids, offer->purpose);
+    if (rc != 0)
+        refuse(replication->group, peer, message->session, rc, "no memory for the transfer");
+    else
+        replication->offered_total = offer->buffers;
+    return 0;
+}
+
+/* A new object, or one that this node does not have. */
+static int take_new(struct covey_group *group, struct peer *peer, const struct message *message,
+                    const struct schedule *schedule, const uint32_t ids[])
+{
+    const struct message_offer *offer = &message->offer;
+    struct replication *replication =
+        replication_new(group, message->session, schedule, offer->bytes, offer->block_bytes, ids);
+
     if (replication != NULL)
         replication->offered = calloc(offer->buffers + (size_t)1, sizeof(*replication->offered));
     if (replication == NULL || replication->offered == NULL) {
@@ -294,12 +370,56 @@ static int take_offer(struct covey_group *group, struct peer *peer, const struct
         refuse(group, peer, message->session, COVEY_NO_MEMORY, "no memory or no slot for the transfer");
         return 0;
     }
+    replication->purpose = (enum offer_purpose)offer->purpose;
+    if (offer->purpose != OFFER_PUT)
+        replication->origin = offer->subject;
     memcpy(replication->name, offer->name, offer->name_bytes);
     replication->offered_total = offer->buffers;
     node_event(group->node, "offer", replication->name, "%s offers %s: %llu bytes", peer->name,
                replication->name, (unsigned long long)offer->bytes);
     if (offer->buffers == 0)
         complete_offer(replication);
+    return 0;
+}
+
+static int take_offer(struct covey_group *group, struct peer *peer, const struct message *message)
+{
+    const struct message_offer *offer = &message->offer;
+    uint32_t ids[COVEY_MEMBERS_MAX];
+    struct schedule schedule = {.kind = offer->schedule,
+                                .members = offer->members,
+                                .blocks = blocks_of(offer->bytes, offer->block_bytes)};
+    struct replication *replication = NULL;
+
+    if (!offer_is_sound(group, peer, message, ids) || replication_find(group->node, message->session) != NULL)
+        return COVEY_PROTOCOL;
+    if (is_outsider(group->node, peer, offer->view)) {
+        group->node->counters.strays++;
+        refuse(group, peer, message->session, COVEY_EVICTED, "the sender is not in its view");
+        return 0;
+    }
+    if (offer->purpose != OFFER_PUT)
+        replication = replication_find_origin(group, offer->subject);
+    if (replication != NULL)
+        return take_up(replication, peer, message, &schedule, ids);
+    if (offer->purpose == OFFER_PULL) {
+        refuse(group, peer, message->session, COVEY_CANCELLED, "it was given up");
+        return 0;
+    }
+    return take_new(group, peer, message, &schedule, ids);
+}
+
+/* Of an object that is here: nothing new. */
+static int compare_manifest(struct replication *replication, const struct message_page *page)
+{
+    const struct object *object = replication->object;
+    struct manifest_entry entry;
+    size_t offset = 0;
+
+    while (manifest_take(page, &offset, &entry)) {
+        if (entry.bytes != object->buffers[replication->offered_count++].bytes)
+            return COVEY_PROTOCOL;
+    }
     return 0;
 }
 
@@ -310,9 +430,11 @@ static int take_manifest(struct replication *replication, const struct message_p
 
     if (replication->abandoned)
         return 0;
-    if (replication->begun || page->first != replication->offered_count ||
+    if (page->first != replication->offered_count ||
         page->count > replication->offered_total - replication->offered_count)
         return COVEY_PROTOCOL;
+    if (replication->object != NULL)
+        return compare_manifest(replication, page);
     while (manifest_take(page, &offset, &entry)) {
         struct covey_buffer *buffer = &replication->offered[replication->offered_count++];
 
@@ -327,6 +449,7 @@ static int take_manifest(struct replication *replication, const struct message_p
     return 0;
 }
 
+/* The buffers are known: their names are the object's now. */
 void replication_forget_offer(struct replication *replication)
 {
     for (uint32_t i = 0; replication->offered != NULL && i < replication->offered_count; i++)
@@ -346,6 +469,7 @@ static void landed(struct replication *replication, struct fail *fail)
         rc = replication_make_runs(replication, true, true, fail);
     if (rc == 0)
         rc = feed_new(replication, NULL, fail);
+    replication->landed = rc == 0;
     if (rc != 0)
         replication_reason(replication, rc, fail->text);
     else
@@ -526,6 +650,23 @@ static uint64_t edge_end(const struct edge *edge)
     return edge->count > 0 ? edge->extents[edge->count - 1].offset + edge->extents[edge->count - 1].bytes : 0;
 }
 
+/* Blocks that the peer holds already, before its grant. */
+static int take_held(struct replication *replication, uint32_t rank, const struct message_blocks *blocks)
+{
+    struct edge *edge = &replication->edges[rank];
+    uint32_t count = replication->schedule.blocks;
+    uint64_t words[MESSAGE_WORDS_MAX];
+
+    if (edge->complete || !replication_take_blocks(blocks, count, words))
+        return COVEY_PROTOCOL;
+    if (edge->skip == NULL)
+        edge->skip = calloc(BITMAP_WORDS(count), sizeof(*edge->skip));
+    if (edge->skip == NULL)
+        return COVEY_NO_MEMORY;
+    memcpy(edge->skip + blocks->first / 64, words, blocks->words * sizeof(*words));
+    return 0;
+}
+
 static int take_grant(struct replication *replication, uint32_t rank, const struct message_grant *grant)
 {
     struct edge *edge = &replication->edges[rank];
@@ -548,7 +689,8 @@ static int take_grant(struct replication *replication, uint32_t rank, const stru
     if (edge_end(edge) != replication->bytes)
         return COVEY_PROTOCOL;
     edge->complete = true;
-    return replication_event(replication, (struct session_event){.type = SESSION_GRANT, .peer = rank});
+    return replication_event(replication,
+                             (struct session_event){.type = SESSION_GRANT, .peer = rank, .skip = edge->skip});
 }
 
 /* REFUSE, FAILED, CANCEL: keep the sentence, with who said it. */
@@ -583,8 +725,10 @@ static int take_word(struct replication *replication, uint32_t rank, const struc
 
     if (message->type == MESSAGE_START)
         replication->moved_ns = replication->node->now_ns;
-    if (message->type == MESSAGE_SEAL)
+    if (message->type == MESSAGE_SEAL && replication->purpose != OFFER_PULL) {
         replication->seal = message->digest;
+        replication->sealed = true;
+    }
     return replication_event(replication,
                              (struct session_event){.type = events[message->type], .peer = rank});
 }
@@ -600,6 +744,16 @@ static int take_cancel(struct replication *replication, const struct message_rea
     return 0;
 }
 
+/* The root of a session outside the order says that everyone has everything. It may have crossed the end. */
+static int take_commit(struct replication *replication, uint32_t rank)
+{
+    if (rank != 0 || !replication_is_apart(replication))
+        return COVEY_PROTOCOL;
+    if (replication_is_whole(replication))
+        return replication_event(replication, (struct session_event){.type = SESSION_COMMIT});
+    return 0;
+}
+
 /* For a session that is over here, or never was. Who granted memory waits for a fence; who waits for the word
  * of this root hears that there is none. */
 static void answer_late(struct covey_group *group, struct peer *peer, const struct message *message)
@@ -609,7 +763,7 @@ static void answer_late(struct covey_group *group, struct peer *peer, const stru
     if (message->type == MESSAGE_GRANT && message->grant.page.last)
         replication_owe_fence(group->node, peer, message->grant.slot);
     else if (message->type == MESSAGE_RECEIVED && ours)
-        say(group, peer, MESSAGE_CANCEL, message->session, COVEY_CANCELLED, "it was given up");
+        replication_say(group, peer, MESSAGE_CANCEL, message->session, COVEY_CANCELLED, "it was given up");
 }
 
 /* Before the session has begun here its root sends the manifest, or takes it all back. */
@@ -619,7 +773,7 @@ static int unbegun_message(struct replication *replication, const struct peer *p
     if (peer != replication->peers[0])
         return COVEY_PROTOCOL;
     if (message->type == MESSAGE_CANCEL)
-        replication->abandoned = true;
+        replication_abandon(replication);
     else if (message->type != MESSAGE_MANIFEST)
         return COVEY_PROTOCOL;
     return message->type == MESSAGE_MANIFEST ? take_manifest(replication, &message->manifest) : 0;
@@ -630,10 +784,20 @@ int replication_message(struct covey_group *group, struct peer *peer, const stru
     struct replication *replication = replication_find(group->node, message->session);
     uint32_t rank;
 
-    if (message->type == MESSAGE_OFFER)
+    switch (message->type) {
+    case MESSAGE_OFFER:
         return take_offer(group, peer, message);
-    if (replication == NULL || !replication->begun) {
-        if (replication != NULL && message->type != MESSAGE_GRANT)
+    case MESSAGE_HAVE:
+        return replication_take_have(group, peer, message);
+    case MESSAGE_FORGET:
+        return replication_take_forget(group, peer, message);
+    case MESSAGE_WANT:
+        return replication_take_want(group, peer, message);
+    default:
+        break;
+    }
+    if (replication == NULL || !replication->begun || replication->interrupted) {
+        if (replication != NULL && !replication->interrupted && message->type != MESSAGE_GRANT)
             return unbegun_message(replication, peer, message);
         answer_late(group, peer, message);
         return 0;
@@ -642,8 +806,12 @@ int replication_message(struct covey_group *group, struct peer *peer, const stru
     if (rank == SESSION_NOBODY || replication->group != group)
         return COVEY_PROTOCOL;
     switch (message->type) {
+    case MESSAGE_HELD:
+        return take_held(replication, rank, &message->held);
     case MESSAGE_GRANT:
         return take_grant(replication, rank, &message->grant);
+    case MESSAGE_COMMIT:
+        return take_commit(replication, rank);
     case MESSAGE_REFUSE:
         return take_reason(replication, rank, SESSION_REFUSE, &message->reason);
     case MESSAGE_FAILED:

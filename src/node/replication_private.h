@@ -23,7 +23,49 @@ void replication_reason(struct replication *replication, int code, const char *t
 void replication_explain(struct replication *replication, int code, uint32_t culprit);
 void replication_check_digest(struct replication *replication);
 
+/* Another session for an interrupted object, as one of ids[0..schedule->members). COVEY_NO_MEMORY changes
+ * nothing. */
+int replication_restart(struct replication *replication, uint64_t id, const struct schedule *schedule,
+                        const uint32_t *ids, enum offer_purpose purpose);
+/* Schedule and block size for so many members; block_bytes: 0, or what it has to be. */
+int replication_choose(const struct covey_group *group, const struct object *object, uint32_t members,
+                       uint64_t fixed_block_bytes, struct schedule *schedule, uint64_t *block_bytes,
+                       struct fail *fail);
+/* The session is over, the object is not. */
+void replication_set_aside(struct replication *replication);
+void replication_abandon(struct replication *replication);
+/* An interrupted object will not be finished. */
+void replication_drop(struct replication *replication, int code, const char *text);
+/* It is not for the group's order: an object that everyone else has, or some of its blocks. */
+bool replication_is_apart(const struct replication *replication);
+
+/* replication_finish.c */
+struct replication *replication_find_origin(const struct covey_group *group, uint64_t origin);
+/* Tell what is here; as coordinator, do what comes next. Each turn while it is interrupted. */
+void replication_finish_turn(struct replication *replication);
+/* This node has asked the peer for blocks of it. */
+bool replication_pulls_from(const struct replication *replication, const struct peer *peer);
+/* The peer's offer of those blocks. */
+int replication_take_pull(struct replication *replication, uint64_t id, const struct schedule *schedule,
+                          const uint32_t ids[]);
+/* A pull is over. */
+void replication_pulled(struct replication *replication);
+/* Who waits for what this node has of it hears that it has given up: everyone, if it coordinates. */
+void replication_tell_forgotten(struct replication *replication);
+/* This node will not finish it. */
+void replication_give_up(struct replication *replication, int code, const char *text);
+int replication_take_have(struct covey_group *group, struct peer *peer, const struct message *message);
+int replication_take_forget(struct covey_group *group, struct peer *peer, const struct message *message);
+int replication_take_want(struct covey_group *group, struct peer *peer, const struct message *message);
+
 /* replication_messages.c */
+void replication_say(struct covey_group *group, struct peer *peer, enum message_type type, uint64_t id,
+                     int code, const char *text);
+/* Call send with each page of words that holds one of the blocks, and with the last in any case. */
+void replication_send_blocks(struct replication *replication, struct peer *peer, struct message *message,
+                             struct message_blocks *blocks, bool *last, const uint64_t *set);
+/* Copy the words of a page. False if they are not those of a set of so many blocks. */
+bool replication_take_blocks(const struct message_blocks *blocks, uint32_t count, uint64_t *words);
 void replication_send(struct replication *replication, const struct session_action *action);
 void replication_land(struct replication *replication);
 void replication_forget_offer(struct replication *replication);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/bitmap.h"
 #include "node/feed.h"
 #include "node/replication_private.h"
 
@@ -267,7 +268,6 @@ int replication_arrived(struct covey_node *node, struct peer *peer, uint32_t imm
 {
     struct session_event event = {.type = SESSION_ARRIVED};
     struct replication *replication;
-    enum session_state before;
     uint32_t slot;
     int rc;
 
@@ -282,14 +282,13 @@ int replication_arrived(struct covey_node *node, struct peer *peer, uint32_t imm
         event.type = SESSION_FENCE;
         return replication_event(replication, event);
     }
-    before = session_state(replication->session);
     rc = replication_event(replication, event);
-    if (rc != 0 || before != SESSION_MOVING)
+    if (rc != 0)
         return rc;
     node->counters.received_blocks++;
     node->counters.received_bytes += block_size(replication, event.block);
-    if (session_state(replication->session) != SESSION_DRAINING)
-        feed_block(replication->feed, event.block);
+    bitmap_set(replication->held, event.block);
+    feed_block(replication->feed, event.block);
     return 0;
 }
 
