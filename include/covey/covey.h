@@ -129,6 +129,13 @@ int covey_node_progress(struct covey_node *node, int timeout_ms);
  * differs from what it runs by; covey_error_detail() names the keys then, and nothing changes. */
 int covey_node_reload(struct covey_node *node, const struct covey_options *options);
 
+/* Have bytes between device memory and the network pass through [base, base + bytes) of the application's own
+ * memory instead of a region that the node takes (staging.size): pinned once, never grown, the application's
+ * again when covey_node_close() has returned. Room for two blocks is enough, more is faster; blocks are as
+ * large as the largest object's need (groups.block), 64 KiB at least. Before the first object in device
+ * memory: COVEY_EXISTS afterwards. */
+int covey_node_lend_staging(struct covey_node *node, void *base, size_t bytes);
+
 /* Leave politely and free the node. Objects must have been released and operations freed. Groups end with it.
  */
 void covey_node_close(struct covey_node *node);

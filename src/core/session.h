@@ -188,6 +188,14 @@ int session_step(struct session *session, const struct session_event *event, str
 bool session_next_write(const struct session *session, uint64_t now_ns, struct transfer *write);
 void session_posted(struct session *session, uint64_t now_ns, const struct transfer *write);
 
+/* The next writes in the order of their steps, at most `max`, without regard to the windows: for a driver
+ * that has to get blocks ready. One that session_can_post() now may be posted, in any order. */
+size_t session_upcoming(const struct session *session, struct transfer writes[], size_t max);
+bool session_can_post(const struct session *session, const struct transfer *write);
+
+/* Whether `peer` has a block still to bring here. */
+bool session_awaits(const struct session *session, uint32_t peer, uint32_t block);
+
 /* When SESSION_TICK is due next (also for overtaking); UINT64_MAX: never. */
 uint64_t session_deadline_ns(const struct session *session);
 

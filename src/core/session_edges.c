@@ -193,6 +193,28 @@ static uint32_t find_pending(const struct sends *sends, const struct transfer *w
     return SENDS_AHEAD;
 }
 
+size_t session_upcoming(const struct session *session, struct transfer writes[], size_t max)
+{
+    const struct sends *sends = &session->sends;
+    bool moving = session->state == SESSION_MOVING || session->state == SESSION_ORDERING;
+    size_t count = 0;
+
+    for (uint64_t rest = sends->held; moving && rest != 0 && count < max; rest &= rest - 1) {
+        const struct transfer *send = ring_at(sends, first_of(rest));
+
+        if (out_edge(session, send)->granted)
+            writes[count++] = *send;
+    }
+    return count;
+}
+
+bool session_can_post(const struct session *session, const struct transfer *write)
+{
+    uint32_t index = find_pending(&session->sends, write);
+
+    return may_post(session) && index < SENDS_AHEAD && can_go(session, index);
+}
+
 void session_posted(struct session *session, uint64_t now_ns, const struct transfer *write)
 {
     struct sends *sends = &session->sends;
@@ -318,6 +340,12 @@ bool session_edge_brings(const struct session *session, uint32_t peer, uint32_t 
     return session->edges[peer].invited && !session->edges[peer].fenced &&
            block < session->config.schedule.blocks && source_of(session, block) == peer &&
            !bitmap_get(session->held, block);
+}
+
+bool session_awaits(const struct session *session, uint32_t peer, uint32_t block)
+{
+    return session->state == SESSION_MOVING && peer < session->config.schedule.members &&
+           !session->edges[peer].lost && session_edge_brings(session, peer, block);
 }
 
 uint32_t session_edge_due(struct session *session)

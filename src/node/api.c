@@ -12,6 +12,7 @@
 #include "node/feed.h"
 #include "node/members.h"
 #include "node/op.h"
+#include "node/stage.h"
 
 static __thread char detail[FAIL_TEXT_MAX];
 
@@ -38,6 +39,30 @@ static int submit(struct covey_node *node, struct request *request, const struct
     else
         failed = *fail;
     return failed.code != 0 ? node_detail(&failed) : 0;
+}
+
+/* --- Staging
+ * ------------------------------------------------------------------------------------------------ */
+
+struct lend_request {
+    struct request request;
+    struct fail fail;
+    void *base;
+    size_t bytes;
+};
+
+static void run_lend(struct covey_node *node, struct request *base)
+{
+    struct lend_request *request = (struct lend_request *)base;
+
+    stage_lend(node, request->base, request->bytes, &request->fail);
+}
+
+int covey_node_lend_staging(struct covey_node *node, void *base, size_t bytes)
+{
+    struct lend_request request = {.request.run = run_lend, .base = base, .bytes = bytes};
+
+    return submit(node, &request.request, &request.fail);
 }
 
 /* --- Groups
@@ -208,7 +233,7 @@ static void run_info(struct covey_node *node, struct request *base)
     store_usage(group->store, &usage);
     info->state = group->state;
     info->memory = group->options->memory;
-    info->device = group->options->device;
+    info->device = group->device;
     info->budget_bytes = group->options->budget_bytes;
     info->used_bytes = usage.used_bytes;
     info->keep_versions = group->options->keep_versions;
@@ -245,6 +270,8 @@ struct put_request {
 
 static int check_buffers(const struct covey_buffer *buffers, size_t count, struct fail *fail)
 {
+    const struct memory_ops *memory;
+
     if (count > COVEY_BUFFERS_MAX)
         return fail_set(fail, COVEY_TOO_LARGE, "an object has at most %d buffers, not %zu", COVEY_BUFFERS_MAX,
                         count);
@@ -256,12 +283,11 @@ static int check_buffers(const struct covey_buffer *buffers, size_t count, struc
         if (buffers[i].base == NULL)
             return fail_set(fail, COVEY_INVALID, "buffer %zu %.64s has %zu bytes and no address", i, name,
                             buffers[i].bytes);
-        if (buffers[i].memory != COVEY_MEMORY_HOST)
-            return fail_set(fail, COVEY_UNSUPPORTED,
-                            "buffer %zu %.64s is in %s memory, which is not supported", i, name,
-                            memory_kind_name(buffers[i].memory));
         if ((uintptr_t)buffers[i].base + buffers[i].bytes < (uintptr_t)buffers[i].base)
             return fail_set(fail, COVEY_INVALID, "buffer %zu %.64s runs past the end of memory", i, name);
+        if (memory_ops(buffers[i].memory, &memory, fail) != 0 ||
+            memory->check(buffers[i].device, buffers[i].base, buffers[i].bytes, fail) != 0)
+            return fail_prefix(fail, "buffer %zu %.64s: ", i, name);
     }
     return 0;
 }
@@ -272,6 +298,13 @@ static void run_put(struct covey_node *node, struct request *base)
     struct covey_group *group = request->group;
     struct object *object;
     int rc = group_check_running(group, &request->fail);
+
+    if (rc == 0 && request->source != NULL && group->options->memory != COVEY_MEMORY_HOST)
+        rc = fail_set(
+            &request->fail, COVEY_UNSUPPORTED,
+            "group %s keeps its objects in device memory, where files cannot be read into: put them from "
+            "memory (covey_put)",
+            group->options->name);
 
     if (rc == COVEY_AGAIN) {
         request->fail.code = 0;
@@ -588,13 +621,14 @@ static uint64_t peers_up(const struct covey_node *node)
     return up;
 }
 
-#define STATS_MAX 32
+#define STATS_MAX 48
 
 static void run_stats(struct covey_node *node, struct request *base)
 {
     struct stats_request *request = (struct stats_request *)base;
     const struct node_counters *counters = &node->counters;
     struct fabric_counters fabric;
+    struct stage_usage stage;
 
     request->list = calloc(STATS_MAX, sizeof(*request->list));
     if (request->list == NULL) {
@@ -626,6 +660,16 @@ static void run_stats(struct covey_node *node, struct request *base)
     add(request, "fabric_refused_connections", "", fabric.refused_connections);
     add(request, "fabric_errors", "", fabric.errors);
     add(request, "link_rate", "bytes/s", node->link_bytes_per_second);
+    stage_usage(node, &stage);
+    add(request, "staging_bytes", "bytes", stage.region.region_bytes);
+    add(request, "staging_pinned", "", stage.pinned);
+    add(request, "staging_in_use", "bytes",
+        stage.region.held_bytes[STAGING_IN] + stage.region.held_bytes[STAGING_OUT]);
+    add(request, "staging_loaded_bytes", "bytes", stage.loaded_bytes);
+    add(request, "staging_stored_bytes", "bytes", stage.stored_bytes);
+    add(request, "staging_sent_on_bytes", "bytes", stage.sent_on_bytes);
+    add(request, "staging_asks", "blocks", stage.asks);
+    add(request, "staging_credits", "blocks", stage.credits);
     add(request, "turns", "", counters->turns);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bitmap.h"
 #include "memory/memory.h"
 #include "store/digest.h"
 
@@ -24,6 +25,7 @@ struct feed {
     uint64_t block_bytes;
     uint32_t blocks, done_count; /* done: their leaves are known */
     uint64_t *leaves;
+    uint64_t *claimed;                   /* bitmap of blocks: see feed_claim() */
     uint64_t work_next;                  /* root: where the next job begins */
     uint64_t populate_next;              /* receiver: likewise */
     uint32_t *arrived;                   /* receiver: blocks in the order of their coming */
@@ -363,8 +365,9 @@ static void start_populate(struct feed *feed)
 
 static bool wants_populate(const struct feed *feed)
 {
-    return !feed->root && feed->object->region != NULL && feed->object->region->fresh &&
-           feed->populate_jobs == 0 && feed->populate_next < feed->object->region->bytes;
+    return !feed->root && !feed->replication->staged && feed->object->region != NULL &&
+           feed->object->region->fresh && feed->populate_jobs == 0 &&
+           feed->populate_next < feed->object->region->bytes;
 }
 
 static void feed_go_on(struct feed *feed)
@@ -403,8 +406,9 @@ int feed_new(struct replication *replication, struct file_source *source, struct
     feed->blocks = blocks;
     feed->leaves = calloc(digest_leaf_count(object->bytes) + 1, sizeof(*feed->leaves));
     feed->arrived = calloc(blocks + (size_t)1, sizeof(*feed->arrived));
+    feed->claimed = calloc(BITMAP_WORDS(blocks) + 1, sizeof(*feed->claimed));
     feed->inline_digest = object->bytes <= INLINE_BYTES || processors_are_few();
-    if (feed->leaves == NULL || feed->arrived == NULL) {
+    if (feed->leaves == NULL || feed->arrived == NULL || feed->claimed == NULL) {
         feed_free(feed);
         return fail_set(fail, COVEY_NO_MEMORY, "no memory for the digests of object %s", object->name);
     }
@@ -418,6 +422,10 @@ void feed_start_root(struct feed *feed)
     feed->root = true;
     if (feed->source == NULL || feed->object->bytes == 0)
         replication_ready(feed->replication, 0, feed->object->bytes);
+    if (feed->replication->staged && feed->source == NULL) {
+        feed->work_next = feed->object->bytes; /* digests are taken as blocks pass */
+        return;
+    }
     if (feed->source == NULL && feed->object->bytes <= INLINE_BYTES) {
         digest_leaves(feed->object, 0, feed->object->bytes, feed->leaves);
         feed->work_next = feed->object->bytes;
@@ -443,6 +451,31 @@ void feed_block(struct feed *feed, uint32_t block)
     }
     feed->arrived[feed->arrived_count++] = block;
     feed_go_on(feed);
+}
+
+uint64_t *feed_claim(struct feed *feed, uint32_t block)
+{
+    if (bitmap_get(feed->claimed, block))
+        return NULL;
+    bitmap_set(feed->claimed, block);
+    return feed->leaves;
+}
+
+void feed_claimed(struct feed *feed)
+{
+    feed->done_count++;
+    feed_finished(feed);
+}
+
+bool feed_unclaimed(const struct feed *feed, uint32_t *block)
+{
+    for (size_t word = 0; feed->root && word < BITMAP_WORDS(feed->blocks); word++) {
+        if (feed->claimed[word] == UINT64_MAX)
+            continue;
+        *block = (uint32_t)word * 64 + (uint32_t)__builtin_ctzll(~feed->claimed[word]);
+        return *block < feed->blocks;
+    }
+    return false;
 }
 
 bool feed_digest(const struct feed *feed, uint64_t *digest)
@@ -471,5 +504,6 @@ void feed_free(struct feed *feed)
     file_source_close(feed->source);
     free(feed->leaves);
     free(feed->arrived);
+    free(feed->claimed);
     free(feed);
 }

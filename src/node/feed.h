@@ -34,6 +34,12 @@ void feed_start_root(struct feed *feed);
 void feed_start_receiver(struct feed *feed);
 /* Receiver: a block is in place: its leaves can be taken. */
 void feed_block(struct feed *feed, uint32_t block);
+/* For whoever takes the leaves of a block elsewhere (stage.h): where they go, or NULL if another has them in
+ * hand already; then tell that they are there. */
+uint64_t *feed_claim(struct feed *feed, uint32_t block);
+void feed_claimed(struct feed *feed);
+/* A block of what the root has that nobody has claimed; false if there is none. */
+bool feed_unclaimed(const struct feed *feed, uint32_t *block);
 /* Whether all leaves are known, and then the digest. */
 bool feed_digest(const struct feed *feed, uint64_t *digest);
 

@@ -195,13 +195,9 @@ int group_new(struct covey_node *node, uint16_t index, struct covey_group **out,
                                   .context = group,
                                   .forget = forget_region,
                                   .give_back = give_back};
+    const struct memory_ops *memory;
     int rc;
 
-    if (options->memory != COVEY_MEMORY_HOST) {
-        free(group);
-        return fail_set(fail, COVEY_UNSUPPORTED, "group %s: objects in %s memory are not supported",
-                        options->name, memory_kind_name(options->memory));
-    }
     if (group == NULL)
         return fail_set(fail, COVEY_NO_MEMORY, "no memory for group %s", options->name);
     group->node = node;
@@ -209,7 +205,12 @@ int group_new(struct covey_node *node, uint16_t index, struct covey_group **out,
     group->options = options;
     group->state = COVEY_STATE_FORMING;
     group->deliveries_end = &group->deliveries;
-    rc = store_open(&config, &group->store, fail);
+    rc = memory_ops(options->memory, &memory, fail);
+    if (rc == 0)
+        rc = memory->device(options->device, node->options->self.id, &config.device, fail);
+    if (rc == 0)
+        rc = store_open(&config, &group->store, fail);
+    group->device = config.device;
     if (rc != 0) {
         free(group);
         return fail_prefix(fail, "group %s: ", options->name);

@@ -19,6 +19,7 @@
 #include "node/op.h"
 #include "node/outbox.h"
 #include "node/replication.h"
+#include "node/stage.h"
 
 /* Events taken from the fabric before the sessions post again. */
 #define POLL_EVENTS           64
@@ -224,7 +225,9 @@ static void post(struct covey_node *node)
     for (size_t i = 0; i < peers_count(node->peers); i++)
         outbox_flush(peers_at(node->peers, i));
     replication_pay_fences(node);
+    stage_take_done(node);
     replication_turn(node);
+    stage_serve(node);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -499,6 +502,7 @@ static void shut_down(struct covey_node *node)
     uv_async_send(&node->wake);
     while (node->replications_by_id != NULL || groups_busy(node))
         run_once(node);
+    stage_close(node);
     close_handles(node);
     uv_run(&node->loop, UV_RUN_DEFAULT);
 }

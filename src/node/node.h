@@ -29,6 +29,7 @@
 
 struct replication;
 struct outgoing;
+struct stage;
 
 /* --- Queues between threads (calls.c) ------------------------------------------------------------------- */
 
@@ -110,6 +111,8 @@ struct covey_node {
     struct replication *replications[IMMEDIATE_SLOTS]; /* by slot */
     struct replication *replications_by_id;
     uint64_t link_bytes_per_second; /* as measured, for schedule_choose() */
+    struct stage *stage;            /* NULL until something needs it */
+    uint64_t asks;                  /* blocks that peers were asked to take into their staging */
     struct orphan_fence *orphans;   /* fences owed for sessions that are gone */
     size_t orphan_count, orphan_capacity;
     uint32_t replication_count, slot_next;
@@ -139,6 +142,7 @@ struct covey_group {
     struct covey_group_callbacks callbacks;
     void *context;
     struct store *store;
+    int device;             /* of the store's memory */
     enum covey_state state; /* as last told to the application */
 
     uint64_t position; /* up to which every decision is noted here; at the leader, the last one given */

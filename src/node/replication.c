@@ -10,6 +10,7 @@
 #include "node/feed.h"
 #include "node/op.h"
 #include "node/replication_private.h"
+#include "node/stage.h"
 
 /* Blocks in flight: enough to keep a link full, and no more, for what is in the way of a shared link cannot
  * be put in order again. A fast link wants what it carries in WINDOW_NS. */
@@ -138,6 +139,7 @@ static void replication_free(struct replication *replication)
         node->replication_count--;
         HASH_DELETE(hh, node->replications_by_id, replication);
     }
+    stage_forget(replication);
     replication_forget_runs(replication);
     replication_forget_offer(replication);
     if (replication->object != NULL)
@@ -242,6 +244,7 @@ int replication_restart(struct replication *replication, uint64_t id, const stru
         return COVEY_NO_MEMORY;
     }
     forget_session(&before);
+    stage_end_session(replication);
     HASH_DELETE(hh, replication->node->replications_by_id, replication);
     replication->purpose = purpose;
     replication->begun = replication->interrupted = replication->decided = replication->root_lost = false;
@@ -286,6 +289,29 @@ int replication_choose(const struct covey_group *group, const struct object *obj
     return 0;
 }
 
+static bool object_is_out_of_reach(const struct object *object)
+{
+    for (size_t i = 0; i < object->count; i++) {
+        if (object->buffers[i].memory != COVEY_MEMORY_HOST && object->buffers[i].bytes > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Where the block size is ours to choose, it is one that passes through the staging region. */
+static int fit_staging(const struct covey_group *group, const struct object *object, uint32_t members,
+                       struct schedule *schedule, uint64_t *block_bytes, struct fail *fail)
+{
+    int rc = stage_need(group->node, 0, fail);
+    uint64_t most = stage_block_max(group->node), fitting = SCHEDULE_BLOCK_MAX;
+
+    if (rc != 0 || group->options->block_bytes != 0 || *block_bytes <= most)
+        return rc;
+    while (fitting > most)
+        fitting /= 2;
+    return replication_choose(group, object, members, fitting, schedule, block_bytes, fail);
+}
+
 int replication_put(struct covey_group *group, struct object *object, struct file_source *files,
                     struct covey_op *op, struct fail *fail)
 {
@@ -297,6 +323,10 @@ int replication_put(struct covey_group *group, struct object *object, struct fil
     int rc = replication_choose(group, object, members, group->options->block_bytes, &schedule, &block_bytes,
                                 fail);
 
+    if (rc != 0)
+        return rc;
+    if (object_is_out_of_reach(object))
+        rc = fit_staging(group, object, members, &schedule, &block_bytes, fail);
     if (rc != 0)
         return rc;
     replication =
@@ -454,6 +484,7 @@ void replication_set_aside(struct replication *replication)
 
     replication->interrupted = true;
     replication->told_view = 0;
+    stage_end_session(replication);
     if (replication->purpose == OFFER_PULL) {
         replication_pulled(replication);
         return;
@@ -747,6 +778,7 @@ static void lose(struct replication *replication, uint32_t rank, const char *tex
     if (replication->posting.active && replication->posting.what.peer == rank)
         replication->posting.active = false;
     replication->edges[rank].fence = false;
+    stage_lose(replication, rank);
     replication_event(replication, (struct session_event){.type = SESSION_LOST, .peer = rank});
     if (rank == 0 && replication_is_whole(replication) && !replication->decided && is_orphaned(replication))
         replication_abort(replication, COVEY_PEER_LOST, "its root was lost before it was delivered");
@@ -831,6 +863,8 @@ static bool is_over(const struct replication *replication)
     enum session_state state = session_state(replication->session);
     bool ended = state == SESSION_CLOSED || (state == SESSION_DELIVERED && replication->rank != 0);
 
+    if (!stage_idle(replication))
+        return false;
     if (replication->stopped)
         return !replication->landing_called && (replication->feed == NULL || feed_idle(replication->feed));
     if (replication->interrupted)

@@ -22,6 +22,8 @@
 struct run {
     uint64_t offset, bytes;
     char *base;
+    const struct memory_ops *memory;
+    int device;
     struct fabric_region *region; /* NULL: none is needed for what this node does with it */
     uint64_t region_offset;       /* of base in the region */
     bool owned;                   /* registered for this replication alone */
@@ -34,13 +36,15 @@ struct edge {
     uint64_t *skip; /* the blocks that it holds already; NULL: none */
     uint16_t slot;  /* the peer's */
     bool complete;
-    bool fence; /* to be posted */
+    bool staged; /* some of it goes through the peer's staging */
+    bool fence;  /* to be posted */
 };
 
 /* The block that is being cut in writes. */
 struct posting {
     bool active;
     struct transfer what;
+    const struct departure *departure; /* NULL: from where it belongs to where the grant says */
     uint64_t offset, end;
 };
 
@@ -53,6 +57,8 @@ struct party {
 
 struct feed;
 struct finish;
+struct arrival;
+struct departure;
 
 struct replication {
     struct covey_group *group;
@@ -93,6 +99,13 @@ struct replication {
     struct run *runs;
     size_t run_count;
     struct posting posting;
+
+    /* stage.h */
+    bool staged;       /* some of its memory here is out of the wire's reach */
+    bool staged_peers; /* some of a peer's is */
+    struct arrival *arrivals;
+    struct departure *departures;
+    uint32_t copies; /* under way */
 
     struct feed *feed; /* digests, reading, page population */
     bool decided;      /* the order has a place for it */

@@ -7,6 +7,7 @@
 #include "base/bitmap.h"
 #include "node/feed.h"
 #include "node/replication_private.h"
+#include "node/stage.h"
 
 /* --- Sending -----------------------------------------------------------------------------------------------
  */
@@ -148,8 +149,11 @@ static void send_grant(struct replication *replication, struct peer *peer)
 
                 extent.offset = run->offset;
                 extent.bytes = run->bytes;
-                fabric_region_remote(run->region, &extent.address, &extent.key);
-                extent.address += run->region_offset;
+                extent.key = GRANT_STAGED_KEY;
+                if (run->memory->cpu_visible) {
+                    fabric_region_remote(run->region, &extent.address, &extent.key);
+                    extent.address += run->region_offset;
+                }
             }
             used = grant_put(data, page->data_bytes, sizeof(data), &extent);
             if (used == 0)
@@ -485,6 +489,7 @@ struct landing_call {
     struct object *object;
     struct covey_buffer *buffers;
     int result;
+    struct fail fail; /* of what it placed */
 };
 
 /* Whether the application gave all memory (1), left it to the store (0), or half of it (an error). */
@@ -498,10 +503,6 @@ static int placed_by_application(const struct object *object, const struct covey
             continue;
         needed++;
         given += buffers[i].base != NULL;
-        if (buffers[i].base != NULL && buffers[i].memory != COVEY_MEMORY_HOST)
-            return fail_set(fail, COVEY_UNSUPPORTED,
-                            "on_landing put buffer %s in %s memory, which is not supported",
-                            object->buffers[i].name, memory_kind_name(buffers[i].memory));
     }
     if (given != 0 && given != needed)
         return fail_set(fail, COVEY_INVALID, "on_landing placed %zu of %zu buffers: place all or none", given,
@@ -531,7 +532,9 @@ static void apply_landing(struct replication *replication, const struct landing_
     struct fail fail = {0};
     int placed = 0;
 
-    if (landing->result != 0)
+    if (landing->fail.code != 0)
+        fail = landing->fail;
+    else if (landing->result != 0)
         fail_set(&fail, landing->result < 0 ? landing->result : COVEY_REFUSED, "the application refused: %s",
                  covey_strerror(landing->result));
     else
@@ -560,6 +563,22 @@ static void run_landed(struct covey_node *node, struct request *request)
     free(landing);
 }
 
+/* That the memory is what the application says. In its thread: the driver may make it wait. */
+static void check_landing(struct landing_call *landing)
+{
+    for (size_t i = 0; i < landing->object->count && landing->fail.code == 0; i++) {
+        const struct covey_buffer *buffer = &landing->buffers[i];
+        const struct memory_ops *memory;
+
+        if (buffer->base == NULL || landing->object->buffers[i].bytes == 0)
+            continue;
+        if (memory_ops(buffer->memory, &memory, &landing->fail) != 0 ||
+            memory->check(buffer->device, buffer->base, landing->object->buffers[i].bytes, &landing->fail) !=
+                0)
+            fail_prefix(&landing->fail, "on_landing placed buffer %.64s: ", landing->object->buffers[i].name);
+    }
+}
+
 static void run_landing(struct call *call)
 {
     struct landing_call *landing = (struct landing_call *)call;
@@ -572,6 +591,8 @@ static void run_landing(struct call *call)
                                 .buffers = object->buffers};
 
     landing->result = group->callbacks.on_landing(group->context, group, &offer, landing->buffers);
+    if (landing->result == 0)
+        check_landing(landing);
     landing->request.run = run_landed;
     node_submit(group->node, &landing->request);
 }
@@ -680,6 +701,7 @@ static int take_grant(struct replication *replication, uint32_t rank, const stru
     while (grant_take(&grant->page, &offset, &edge->extents[edge->count])) {
         if (edge->extents[edge->count].offset != edge_end(edge))
             return COVEY_PROTOCOL;
+        edge->staged = edge->staged || edge->extents[edge->count].key == GRANT_STAGED_KEY;
         edge->count++;
         if (edge->count == edge->capacity)
             break;
@@ -689,6 +711,7 @@ static int take_grant(struct replication *replication, uint32_t rank, const stru
     if (edge_end(edge) != replication->bytes)
         return COVEY_PROTOCOL;
     edge->complete = true;
+    replication->staged_peers = replication->staged_peers || edge->staged;
     return replication_event(replication,
                              (struct session_event){.type = SESSION_GRANT, .peer = rank, .skip = edge->skip});
 }
@@ -810,6 +833,10 @@ int replication_message(struct covey_group *group, struct peer *peer, const stru
         return take_held(replication, rank, &message->held);
     case MESSAGE_GRANT:
         return take_grant(replication, rank, &message->grant);
+    case MESSAGE_ASK:
+        return stage_ask(replication, rank, message->block);
+    case MESSAGE_CREDIT:
+        return stage_credit(replication, rank, &message->grant);
     case MESSAGE_COMMIT:
         return take_commit(replication, rank);
     case MESSAGE_REFUSE:

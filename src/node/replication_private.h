@@ -72,10 +72,22 @@ void replication_forget_offer(struct replication *replication);
 
 /* replication_writes.c */
 
-/* Find what is contiguous; register each run if asked (for peers to write: remote). */
+/* Find what is contiguous; register each run if asked (for peers to write: remote) and if the wire reaches
+ * it; where it does not, have the staging region. */
 int replication_make_runs(struct replication *replication, bool registered, bool remote, struct fail *fail);
 void replication_forget_runs(struct replication *replication);
 void replication_owe_fence(struct covey_node *node, struct peer *peer, uint16_t slot);
+/* The last block may be shorter. */
+uint64_t replication_block_size(const struct replication *replication, uint32_t block);
+/* The run that holds the byte at offset. */
+const struct run *replication_run_at(const struct replication *replication, uint64_t offset);
+/* Whether some of the block is out of the wire's reach: here, and at a peer. */
+bool replication_stages(const struct replication *replication, uint32_t block);
+bool replication_peer_stages(const struct replication *replication, uint32_t rank, uint32_t block);
+/* Begin to post a block that the session can post. Whether all of it is posted; otherwise replication_post
+ * goes on with it. */
+bool replication_post_block(struct replication *replication, const struct transfer *what,
+                            const struct departure *departure);
 /* Post blocks and fences, as many as the session and the fabric take. */
 void replication_post(struct replication *replication);
 

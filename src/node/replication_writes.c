@@ -6,6 +6,7 @@
 #include "base/bitmap.h"
 #include "node/feed.h"
 #include "node/replication_private.h"
+#include "node/stage.h"
 
 /* A write's cookie: slot, rank and block. */
 static uint64_t cookie_encode(uint32_t slot, uint32_t rank, uint32_t block)
@@ -44,37 +45,65 @@ static int register_run(struct replication *replication, struct run *run, bool r
     return rc;
 }
 
-static size_t merge_runs(const struct object *object, struct run *runs)
+static int run_memory(const struct covey_buffer *buffer, struct run *run, struct fail *fail)
+{
+    run->device = buffer->device;
+    return memory_ops(buffer->memory, &run->memory, fail);
+}
+
+/* Whether the buffer goes on where the run ends. */
+static bool continues(const struct run *run, const struct covey_buffer *buffer)
+{
+    return run->base + run->bytes == buffer->base && run->memory->kind == buffer->memory &&
+           (run->memory->cpu_visible || run->device == buffer->device);
+}
+
+static int merge_runs(const struct object *object, struct run *runs, size_t *out, struct fail *fail)
 {
     size_t count = 0;
+    int rc = 0;
 
-    for (size_t i = 0; i < object->count; i++) {
+    for (size_t i = 0; rc == 0 && i < object->count; i++) {
         const struct covey_buffer *buffer = &object->buffers[i];
 
         if (buffer->bytes == 0)
             continue;
-        if (count > 0 && runs[count - 1].base + runs[count - 1].bytes == buffer->base) {
+        if (count > 0 && continues(&runs[count - 1], buffer)) {
             runs[count - 1].bytes += buffer->bytes;
             continue;
         }
-        runs[count++] =
+        runs[count] =
             (struct run){.offset = object->offsets[i], .bytes = buffer->bytes, .base = buffer->base};
+        rc = run_memory(buffer, &runs[count++], fail);
     }
-    return count;
+    *out = count;
+    return rc;
+}
+
+/* Register what the wire reaches; for the rest there is the staging region. */
+static int reach_run(struct replication *replication, struct run *run, bool registered, bool remote,
+                     struct fail *fail)
+{
+    if (run->memory->cpu_visible)
+        return registered ? register_run(replication, run, remote, fail) : 0;
+    if (replication->staged)
+        return 0;
+    replication->staged = true;
+    return stage_need(replication->node, replication->block_bytes, fail);
 }
 
 int replication_make_runs(struct replication *replication, bool registered, bool remote, struct fail *fail)
 {
     const struct object *object = replication->object;
-    int rc = 0;
+    int rc;
 
     replication->runs = calloc(object->count + 1, sizeof(*replication->runs));
     if (replication->runs == NULL)
         return fail_set(fail, COVEY_NO_MEMORY, "no memory for the %zu buffers of object %s", object->count,
                         object->name);
-    replication->run_count = merge_runs(object, replication->runs);
-    for (size_t i = 0; registered && rc == 0 && i < replication->run_count; i++)
-        rc = register_run(replication, &replication->runs[i], remote, fail);
+    rc = merge_runs(object, replication->runs, &replication->run_count, fail);
+    for (size_t i = 0; rc == 0 && i < replication->run_count; i++)
+        rc = reach_run(replication, &replication->runs[i], registered, remote, fail);
     if (rc != 0)
         replication_forget_runs(replication);
     return rc;
@@ -107,6 +136,11 @@ static size_t run_find(const struct replication *replication, uint64_t offset)
     return low;
 }
 
+const struct run *replication_run_at(const struct replication *replication, uint64_t offset)
+{
+    return &replication->runs[run_find(replication, offset)];
+}
+
 static const struct grant_extent *extent_find(const struct edge *edge, uint64_t offset)
 {
     size_t low = 0, high = edge->count;
@@ -122,12 +156,46 @@ static const struct grant_extent *extent_find(const struct edge *edge, uint64_t 
     return &edge->extents[low];
 }
 
-/* The last block may be shorter. */
-static uint64_t block_size(const struct replication *replication, uint32_t block)
+uint64_t replication_block_size(const struct replication *replication, uint32_t block)
 {
     uint64_t left = replication->bytes - block * replication->block_bytes;
 
     return left < replication->block_bytes ? left : replication->block_bytes;
+}
+
+bool replication_stages(const struct replication *replication, uint32_t block)
+{
+    uint64_t offset = block * replication->block_bytes,
+             end = offset + replication_block_size(replication, block);
+    size_t index;
+
+    if (!replication->staged)
+        return false;
+    for (index = run_find(replication, offset); index < replication->run_count; index++) {
+        const struct run *run = &replication->runs[index];
+
+        if (run->offset >= end)
+            break;
+        if (!run->memory->cpu_visible)
+            return true;
+    }
+    return false;
+}
+
+bool replication_peer_stages(const struct replication *replication, uint32_t rank, uint32_t block)
+{
+    const struct edge *edge = &replication->edges[rank];
+    uint64_t offset = block * replication->block_bytes,
+             end = offset + replication_block_size(replication, block);
+
+    if (!edge->staged)
+        return false;
+    for (const struct grant_extent *extent = extent_find(edge, offset);
+         extent < edge->extents + edge->count && extent->offset < end; extent++) {
+        if (extent->key == GRANT_STAGED_KEY && extent->bytes > 0)
+            return true;
+    }
+    return false;
 }
 
 /* --- Posting ---------------------------------------------------------------------------------------------
@@ -156,13 +224,35 @@ static uint64_t gather(const struct replication *replication, uint64_t offset, u
     return gathered;
 }
 
+static uint64_t block_offset(const struct replication *replication, const struct posting *posting)
+{
+    return posting->what.block * replication->block_bytes;
+}
+
+/* The range at the peer for what is next of the block, and what its offset counts from: the block, in a
+ * credit, or the object. */
+static const struct grant_extent *target(const struct replication *replication, const struct posting *posting,
+                                         uint64_t *origin)
+{
+    const struct grant_extent *credited = NULL;
+
+    *origin = block_offset(replication, posting);
+    if (posting->departure != NULL)
+        credited = stage_target(posting->departure, posting->offset - *origin);
+    if (credited != NULL)
+        return credited;
+    *origin = 0;
+    return extent_find(&replication->edges[posting->what.peer], posting->offset);
+}
+
 /* One write of the block: as much as one remote range, the device and the pieces allow. */
 static int post_write(struct replication *replication)
 {
     struct posting *posting = &replication->posting;
     const struct edge *edge = &replication->edges[posting->what.peer];
-    const struct grant_extent *extent = extent_find(edge, posting->offset);
-    uint64_t within = posting->offset - extent->offset;
+    uint64_t origin;
+    const struct grant_extent *extent = target(replication, posting, &origin);
+    uint64_t within = posting->offset - origin - extent->offset;
     uint64_t bytes = posting->end - posting->offset;
     struct fabric_piece pieces[FABRIC_PIECES_MAX];
     struct fabric_write write = {.pieces = pieces,
@@ -175,7 +265,10 @@ static int post_write(struct replication *replication)
         bytes = extent->bytes - within;
     if (bytes > fabric_limits(replication->node->fabric)->write_bytes)
         bytes = fabric_limits(replication->node->fabric)->write_bytes;
-    bytes = gather(replication, posting->offset, bytes, pieces, &write.count);
+    bytes = posting->departure != NULL && stage_has_slot(posting->departure)
+                ? stage_gather(posting->departure, posting->offset - block_offset(replication, posting),
+                               bytes, pieces, &write.count)
+                : gather(replication, posting->offset, bytes, pieces, &write.count);
     if (posting->offset + bytes == posting->end) {
         write.immediate = immediate_encode(edge->slot, posting->what.block);
         write.signalled = true;
@@ -190,7 +283,7 @@ static int post_write(struct replication *replication)
 }
 
 /* Whether the whole block is posted. Otherwise the link is full, or going down. */
-static bool post_block(struct replication *replication)
+static bool go_on(struct replication *replication)
 {
     struct posting *posting = &replication->posting;
     struct covey_node *node = replication->node;
@@ -201,19 +294,22 @@ static bool post_block(struct replication *replication)
     }
     session_posted(replication->session, node->now_ns, &posting->what);
     node->counters.sent_blocks++;
-    node->counters.sent_bytes += block_size(replication, posting->what.block);
+    node->counters.sent_bytes += replication_block_size(replication, posting->what.block);
     node->work++;
     return true;
 }
 
-static void begin_block(struct replication *replication, const struct transfer *what)
+bool replication_post_block(struct replication *replication, const struct transfer *what,
+                            const struct departure *departure)
 {
     uint64_t offset = what->block * replication->block_bytes;
 
-    replication->posting.active = true;
-    replication->posting.what = *what;
-    replication->posting.offset = offset;
-    replication->posting.end = offset + block_size(replication, what->block);
+    replication->posting = (struct posting){.active = true,
+                                            .what = *what,
+                                            .departure = departure,
+                                            .offset = offset,
+                                            .end = offset + replication_block_size(replication, what->block)};
+    return go_on(replication);
 }
 
 static int post_fence(struct peer *peer, uint16_t slot, bool signalled, uint64_t cookie)
@@ -249,14 +345,18 @@ void replication_post(struct replication *replication)
     if (is_draining(replication)) {
         /* A block half posted has no immediate yet: it is dropped, the fence comes behind it. */
         replication->posting.active = false;
+        stage_drop(replication);
         post_fences(replication);
         return;
     }
-    if (replication->posting.active && !post_block(replication))
+    if (replication->posting.active && !go_on(replication))
         return;
+    if (replication->staged || replication->staged_peers) {
+        stage_post(replication);
+        return;
+    }
     while (session_next_write(replication->session, replication->node->now_ns, &what)) {
-        begin_block(replication, &what);
-        if (!post_block(replication))
+        if (!replication_post_block(replication, &what, NULL))
             return;
     }
 }
@@ -269,6 +369,7 @@ int replication_arrived(struct covey_node *node, struct peer *peer, uint32_t imm
     struct session_event event = {.type = SESSION_ARRIVED};
     struct replication *replication;
     uint32_t slot;
+    bool staged;
     int rc;
 
     immediate_decode(immediate, &slot, &event.block);
@@ -282,13 +383,19 @@ int replication_arrived(struct covey_node *node, struct peer *peer, uint32_t imm
         event.type = SESSION_FENCE;
         return replication_event(replication, event);
     }
+    staged = event.block < replication->schedule.blocks && replication_stages(replication, event.block);
+    if (staged && !stage_expects(replication, event.peer, event.block))
+        return COVEY_PROTOCOL;
     rc = replication_event(replication, event);
     if (rc != 0)
         return rc;
     node->counters.received_blocks++;
-    node->counters.received_bytes += block_size(replication, event.block);
+    node->counters.received_bytes += replication_block_size(replication, event.block);
     bitmap_set(replication->held, event.block);
-    feed_block(replication->feed, event.block);
+    if (staged)
+        stage_arrived(replication, event.block);
+    else
+        feed_block(replication->feed, event.block);
     return 0;
 }
 
@@ -302,6 +409,8 @@ void replication_written(struct covey_node *node, uint64_t cookie)
         return;
     if (event.block == IMMEDIATE_FENCE)
         event.type = SESSION_FENCED;
+    else
+        stage_written(replication, event.peer, event.block);
     replication_event(replication, event);
 }
 

@@ -57,6 +57,16 @@ void digest_leaves(const struct object *object, uint64_t offset, uint64_t bytes,
     }
 }
 
+void digest_flat(const void *base, uint64_t offset, uint64_t bytes, uint64_t *leaves)
+{
+    assert(offset % DIGEST_LEAF_BYTES == 0);
+    for (uint64_t done = 0; done < bytes; done += DIGEST_LEAF_BYTES) {
+        uint64_t part = bytes - done < DIGEST_LEAF_BYTES ? bytes - done : DIGEST_LEAF_BYTES;
+
+        leaves[(offset + done) / DIGEST_LEAF_BYTES] = htole64(XXH3_64bits((const char *)base + done, part));
+    }
+}
+
 uint64_t digest_root(const uint64_t *leaves, uint64_t bytes)
 {
     return XXH3_64bits_withSeed(leaves, digest_leaf_count(bytes) * sizeof(*leaves), bytes);

@@ -22,6 +22,9 @@ static inline uint64_t digest_leaf_count(uint64_t bytes)
  * end unless it is the object's. The CPU must see the object's memory. */
 void digest_leaves(const struct object *object, uint64_t offset, uint64_t bytes, uint64_t *leaves);
 
+/* The same for bytes that are not where they belong: those of [offset, offset + bytes) are at base. */
+void digest_flat(const void *base, uint64_t offset, uint64_t bytes, uint64_t *leaves);
+
 /* The digest of an object of so many bytes from all its leaves. */
 uint64_t digest_root(const uint64_t *leaves, uint64_t bytes);
 

@@ -18,6 +18,8 @@
  *     HAVE             16 view u64, 24 digest u64, 32 sealed u8, 33 asks u8, 34 last u8, 35 0, 36 first u32,
  *                      40 words u16, 42 0 u16, 44 words u64 each
  *     WANT             16 view u64, 24 purpose u8
+ *     ASK              16 block u32
+ *     CREDIT           as GRANT
  *     the others       nothing
  *
  * A text or name at the end of a body reaches to the end of the message. */
@@ -428,6 +430,17 @@ static bool take_view(struct bytes_reader *in, struct message *message)
     return true;
 }
 
+static void put_ask(const struct message *message, struct bytes_writer *out)
+{
+    bytes_put_u32(out, message->block);
+}
+
+static bool take_ask(struct bytes_reader *in, struct message *message)
+{
+    message->block = bytes_take_u32(in);
+    return message->block < IMMEDIATE_FENCE;
+}
+
 static void put_order(const struct message *message, struct bytes_writer *out)
 {
     bytes_put_u64(out, message->order.position);
@@ -508,6 +521,8 @@ static const struct body bodies[] = {
     [MESSAGE_FORGET] = {"forget", true, put_reason, take_reason},
     [MESSAGE_WANT] = {"want", true, put_want, take_want},
     [MESSAGE_COMMIT] = {"commit", true, put_nothing, take_nothing},
+    [MESSAGE_ASK] = {"ask", true, put_ask, take_ask},
+    [MESSAGE_CREDIT] = {"credit", true, put_grant, take_grant},
 };
 
 static const struct body *body_of(unsigned type)

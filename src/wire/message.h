@@ -76,7 +76,9 @@ enum message_type {
     MESSAGE_HAVE,      /* of the interrupted object `session`: the blocks that are here, page by page */
     MESSAGE_FORGET,    /* the object `session` is unknown, or cannot be finished: why */
     MESSAGE_WANT,      /* bring me this object: OFFER answers, or FORGET */
-    MESSAGE_COMMIT     /* root of a session outside the order: everyone has everything */
+    MESSAGE_COMMIT,    /* root of a session outside the order: everyone has everything */
+    MESSAGE_ASK,       /* to who stages it: this block is ready to be sent */
+    MESSAGE_CREDIT     /* its answer: write the block there. As GRANT, page.first is the block */
 };
 
 /* What a session is for, and what OFFER's `subject` names. */
@@ -119,9 +121,12 @@ struct message_page {
 };
 
 struct grant_extent {
-    uint64_t offset, bytes; /* range of the object */
-    uint64_t address, key;  /* where it goes, for fabric_write */
+    uint64_t offset, bytes; /* range of the object; in a CREDIT, of the block */
+    uint64_t address, key;  /* where it goes, for fabric_write; or GRANT_STAGED_KEY */
 };
+
+/* The range cannot be written: each block that touches it needs a CREDIT. */
+#define GRANT_STAGED_KEY UINT64_MAX
 
 struct message_grant {
     uint16_t slot; /* of the receiver, < IMMEDIATE_SLOTS */
@@ -190,6 +195,7 @@ struct message {
         struct message_blocks held;
         struct message_have have;
         struct message_want want;
+        uint32_t block;  /* ASK */
         struct message_order order;
         struct message_table table;
     };

@@ -39,7 +39,7 @@ static void walk(const struct message *message)
         for (; manifest_take(&message->manifest, &offset, &entry); count++)
             touch(entry.name, entry.name_bytes);
         need(count == message->manifest.count);
-    } else if (message->type == MESSAGE_GRANT) {
+    } else if (message->type == MESSAGE_GRANT || message->type == MESSAGE_CREDIT) {
         while (grant_take(&message->grant.page, &offset, &extent))
             count++;
         need(count == message->grant.page.count);

@@ -59,6 +59,10 @@ static const struct vector vectors[] = {
     {MESSAGE_FORGET, HEADER("13", "0100", "19000000") "f8ffffff" "02000000" "78"},
     {MESSAGE_WANT, HEADER("14", "0100", "19000000") "0300000000000000" "02"},
     {MESSAGE_COMMIT, HEADER("15", "0100", "10000000")},
+    {MESSAGE_ASK, HEADER("16", "0100", "14000000") "feff0f00"},
+    {MESSAGE_CREDIT, HEADER("17", "0100", "3a000000")
+        "ff0f" "07000000" "0100" "01" "00"
+        "0000000000000000" "0000100000000000" "00f0ffffff7f0000" "8877665544332211"},
 };
 /* clang-format on */
 #define VECTORS (sizeof(vectors) / sizeof(vectors[0]))
@@ -141,7 +145,7 @@ START_TEST(test_every_type_has_a_vector_that_is_its_only_encoding)
     uint8_t data[MESSAGE_MAX];
     size_t bytes = from_hex(vectors[_i].hex, data);
 
-    ck_assert_uint_eq(VECTORS, MESSAGE_COMMIT);
+    ck_assert_uint_eq(VECTORS, MESSAGE_CREDIT);
     ck_assert_int_eq(vectors[_i].type, _i + 1);
     decoded(vectors[_i].type, data);
     ck_assert_int_eq(decode(data, bytes), COVEY_OK);
@@ -385,6 +389,7 @@ static const struct {
     {MESSAGE_MANIFEST, 34, "02", "name runs into the next entry"},
     {MESSAGE_MANIFEST, 46, "01", "name past the end"},
     {MESSAGE_MANIFEST, 35, "00", "a NUL in a name"},
+    {MESSAGE_ASK, 16, "ffff0f00", "the fence's number"},
     {MESSAGE_GRANT, 16, "0010", "slot 4096"},
     {MESSAGE_GRANT, 18, "ffffffff", "extents past every limit"},
     {MESSAGE_GRANT, 22, "0000", "no extent"},
