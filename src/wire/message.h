@@ -195,7 +195,7 @@ struct message {
         struct message_blocks held;
         struct message_have have;
         struct message_want want;
-        uint32_t block;  /* ASK */
+        uint32_t block; /* ASK */
         struct message_order order;
         struct message_table table;
     };
