@@ -15,7 +15,7 @@ bool check_is_quorum(const struct sim *sim, uint32_t count, uint32_t of, bool ha
     return sim->options.quorum == MEMBERSHIP_TIE_BREAKER && 2 * count == of && has_lowest;
 }
 
-static struct sim_view *find_view(struct sim *sim, uint64_t epoch, uint64_t number)
+struct sim_view *check_find_view(struct sim *sim, uint64_t epoch, uint64_t number)
 {
     for (uint32_t i = sim->view_count; i-- > 0;) {
         if (sim->views[i].view->epoch == epoch && sim->views[i].view->number == number)
@@ -65,7 +65,7 @@ static bool node_has_promised(const struct sim *sim, uint32_t node, uint64_t num
 /* Any two decisions about the same view have a member in common that knew of both. */
 static void check_majority(struct sim *sim, const struct view *view)
 {
-    const struct sim_view *previous = find_view(sim, view_parent_epoch(view), view->number - 1);
+    const struct sim_view *previous = check_find_view(sim, view_parent_epoch(view), view->number - 1);
     uint32_t of = previous != NULL ? previous->view->count : sim->options.configured, count = 0;
     bool lowest = false;
 
@@ -102,7 +102,7 @@ static bool epoch_lives(const struct sim *sim, uint64_t epoch)
 
 static void check_new_view(struct sim *sim, const struct view *view, const uint64_t *trim)
 {
-    const struct sim_view *previous = find_view(sim, view_parent_epoch(view), view->number - 1);
+    const struct sim_view *previous = check_find_view(sim, view_parent_epoch(view), view->number - 1);
 
     for (uint32_t i = 0; i < sim->view_count; i++) {
         uint64_t epoch = sim->views[i].view->epoch;
@@ -158,23 +158,23 @@ static void check_own_trim(struct sim_process *process, const struct membership_
         sim_fail(process->sim, "%u skips from view %" PRIu64 " to %" PRIu64, process->node,
                  process->last_number, actions->view->number);
     for (uint32_t group = 0; group < SIM_GROUPS; group++) {
+        const struct sim_group *own = &process->groups[group];
         uint64_t trim = actions->trim[group];
-        if (trim == VIEW_TRIM_NONE ||
-            (group == 1 && process->node >= (process->sim->options.configured + 1) / 2))
+        if (!own->entered)
             continue;
-        if (process->delivered[group] > trim)
+        if (own->delivered > trim)
             sim_fail(process->sim, "%u delivered %" PRIu64 " past the trim %" PRIu64, process->node,
-                     process->delivered[group], trim);
-        if (process->received[group] < trim)
+                     own->delivered, trim);
+        if (order_received(own->order) < trim)
             sim_fail(process->sim, "%u received %" PRIu64 " only, the trim is %" PRIu64, process->node,
-                     process->received[group], trim);
+                     order_received(own->order), trim);
     }
 }
 
 void check_install(struct sim_process *process, const struct membership_actions *actions)
 {
     struct sim *sim = process->sim;
-    struct sim_view *noted = find_view(sim, actions->view->epoch, actions->view->number);
+    struct sim_view *noted = check_find_view(sim, actions->view->epoch, actions->view->number);
 
     if (view_rank(actions->view, process->node, process->incarnation) == VIEW_RANK_NONE)
         sim_fail(sim, "%u installs a view without itself", process->node);
@@ -182,7 +182,7 @@ void check_install(struct sim_process *process, const struct membership_actions 
         note_view(sim, actions);
     else
         check_same_view(sim, noted, actions);
-    noted = find_view(sim, actions->view->epoch, actions->view->number);
+    noted = check_find_view(sim, actions->view->epoch, actions->view->number);
     noted->last_ns = sim->now_ns;
     check_own_trim(process, actions);
 }
@@ -191,18 +191,15 @@ void check_install(struct sim_process *process, const struct membership_actions 
  */
 void check_delivery(struct sim_process *process, uint32_t group)
 {
-    const struct view *view = membership_view(process->membership);
-    struct sim_view *noted = find_view(process->sim, view->epoch, view->number);
-    const struct sim_view *next = successor(process->sim, view);
-    uint64_t position = process->delivered[group];
+    struct sim_view *noted = process->noted;
+    const struct sim_view *next = successor(process->sim, noted->view);
+    uint64_t position = process->groups[group].delivered;
 
-    if (noted == NULL)
-        return;
     if (position > noted->delivered[group])
         noted->delivered[group] = position;
     if (next != NULL && next->trim[group] != VIEW_TRIM_NONE && position > next->trim[group])
         sim_fail(process->sim, "%u delivers %" PRIu64 " in view %" PRIu64 ", which was trimmed to %" PRIu64,
-                 process->node, position, view->number, next->trim[group]);
+                 process->node, position, noted->view->number, next->trim[group]);
 }
 
 static void check_column(struct sim_process *process, const char *name, uint64_t *last, uint64_t now)

@@ -50,7 +50,7 @@ static int check_coverage(const uint64_t *rules)
 
 int main(int count, char **arguments)
 {
-    uint64_t rules[MEMBERSHIP_RULE_COUNT] = {0}, steps = 0, views = 0;
+    uint64_t rules[MEMBERSHIP_RULE_COUNT] = {0}, steps = 0, views = 0, messages = 0;
     uint64_t from = count == 3 ? strtoull(arguments[1], NULL, 10) : 0;
     uint64_t seeds = count == 3 ? strtoull(arguments[2], NULL, 10) : FAULTS_SEEDS;
 
@@ -62,10 +62,12 @@ int main(int count, char **arguments)
             rules[rule] += sim.rules[rule];
         steps += sim.steps;
         views += sim.view_count;
+        messages += sim.messages;
         sim_close(&sim);
         if (!right)
             return EXIT_FAILURE;
     }
-    printf("%" PRIu64 " seeds, %" PRIu64 " views, %" PRIu64 " steps\n", seeds, views, steps);
+    printf("%" PRIu64 " seeds, %" PRIu64 " views, %" PRIu64 " steps, %" PRIu64 " messages\n", seeds, views,
+           steps, messages);
     return seeds < 2000 ? EXIT_SUCCESS : check_coverage(rules);
 }

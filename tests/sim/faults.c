@@ -242,11 +242,14 @@ static void boot(struct sim *sim)
         sim_at(sim, draw(sim, spread_ns), boot_one, NULL, node);
 }
 
+/* Not so fast that the blank ones form a cluster before they have met who survived. */
 static void restart_rest(struct sim *sim)
 {
     for (uint32_t node = 0; node < sim->options.configured; node++) {
-        if (!sim_alive(sim, node) && chance(sim, 60) && sim_newest(sim) != NULL)
-            sim_boot(sim, node);
+        if (sim_alive(sim, node) || !chance(sim, 60) || sim_newest(sim) == NULL)
+            continue;
+        sim_boot(sim, node);
+        sim_run(sim, 2 * sim->options.heartbeat_ns);
     }
 }
 
@@ -287,6 +290,7 @@ bool faults_run(struct sim *sim, uint64_t seed)
                                      : draw(sim, 2 * options.suspect_after_ns));
     }
     sim->strikes = 0;
+    sim->quiet = true;
     sim_heal(sim);
     sim_run(sim, 6 * options.suspect_after_ns);
     if (sim->failure[0] == '\0')
@@ -296,5 +300,9 @@ bool faults_run(struct sim *sim, uint64_t seed)
         force_if_stuck(sim);
     if (sim->failure[0] == '\0' && !sim_settle(sim, 40 * options.suspect_after_ns) && sim->failure[0] == '\0')
         sim_fail(sim, "no progress once the faults have stopped");
+    for (int i = 0; i < 200 && !sim_all_delivered(sim); i++)
+        sim_run(sim, options.suspect_after_ns);
+    if (sim->failure[0] == '\0' && !sim_all_delivered(sim))
+        sim_fail(sim, "messages are stuck, or lost, once the faults have stopped");
     return sim->failure[0] == '\0';
 }

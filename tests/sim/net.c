@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum piece_type { PIECE_WORDS, PIECE_IMMEDIATE, PIECE_TOLD, PIECE_DOWN };
+enum piece_type { PIECE_WORDS, PIECE_IMMEDIATE, PIECE_DOWN };
+
+#define TABLE UINT32_MAX /* for a group: the cluster's row */
 
 struct word {
-    uint32_t offset; /* in the row */
+    uint32_t offset; /* in the row, in words */
     uint64_t value;
 };
 
@@ -18,8 +20,7 @@ struct piece {
     struct piece *next;
     uint64_t ready_ns;
     enum piece_type type;
-    uint64_t epoch, number, position; /* TOLD */
-    uint32_t group;
+    uint32_t group; /* whose row it is about, or TABLE */
     uint32_t count;
     struct word words[];
 };
@@ -29,7 +30,7 @@ struct way {
     struct piece *head, **tail;
     uint64_t last_ns; /* when the last piece is ready */
     bool scheduled;
-    bool pushed; /* in this step: an immediate is due */
+    bool pushed; /* in this step, to the table: an immediate is due */
 };
 
 struct sim_conn {
@@ -96,24 +97,35 @@ static void down(struct sim_conn *conn, uint32_t end)
         conn->end[end]->conns[conn->slot[end]] = NULL;
 }
 
+static void write_words(struct sim_process *process, uint32_t slot, const struct piece *piece)
+{
+    uint64_t *row = (uint64_t *)process->slots_memory + (size_t)slot * process->layout.row_words;
+
+    for (uint32_t i = 0; i < piece->count; i++) {
+        const struct word *word = &piece->words[i];
+        if (piece->group == TABLE)
+            row[word->offset] = word->value;
+        else
+            ordering_write(process, slot, piece->group, word->offset * 8, word->value);
+    }
+}
+
 static void arrive(struct sim_conn *conn, uint32_t from, const struct piece *piece)
 {
     uint32_t to = 1 - from, slot = conn->slot[to];
     struct sim_process *process = conn->end[to];
-    uint64_t *row = (uint64_t *)process->slots_memory + (size_t)slot * process->layout.row_words;
 
     if (conn->closed[to] || !process->alive)
         return;
     switch (piece->type) {
     case PIECE_WORDS:
-        for (uint32_t i = 0; i < piece->count; i++)
-            row[piece->words[i].offset] = piece->words[i].value;
+        write_words(process, slot, piece);
         break;
     case PIECE_IMMEDIATE:
-        process_event(process, &(struct membership_event){.type = MEMBERSHIP_ROW, .slot = slot});
-        break;
-    case PIECE_TOLD:
-        process_heard(process, slot, piece->epoch, piece->number, piece->group, piece->position);
+        if (piece->group != TABLE)
+            process_heard(process, slot, piece->group);
+        else
+            process_event(process, &(struct membership_event){.type = MEMBERSHIP_ROW, .slot = slot});
         break;
     case PIECE_DOWN:
         down(conn, to);
@@ -179,26 +191,23 @@ static uint64_t delay(struct sim_conn *conn)
            sim->slow_ns[conn->end[1]->node];
 }
 
-static void add_word(struct piece *piece, const struct sim_process *process, uint32_t offset)
+/* One write of words to [offset, offset + count) of a row; when it is torn, in two pieces of any words. */
+static void post_write(struct sim_conn *conn, uint32_t from, uint32_t group, uint32_t offset,
+                       const uint64_t *words, uint32_t count)
 {
-    piece->words[piece->count++] =
-        (struct word){.offset = offset, .value = membership_table(process->membership)->own[offset]};
-}
-
-static void post_write(struct sim_conn *conn, uint32_t from, const struct membership_push *push)
-{
-    struct sim_process *process = conn->end[from];
-    struct sim *sim = process->sim;
-    uint32_t words = push->bytes / 8, offset = push->offset / 8;
-    bool torn = words > 1 && rng_below(&sim->rng, 100) < sim->options.torn_percent;
+    struct sim *sim = conn->end[from]->sim;
+    bool torn = count > 1 && rng_below(&sim->rng, 100) < sim->options.torn_percent;
     uint64_t base_ns = delay(conn);
-    struct piece *first = post(conn, from, PIECE_WORDS, words, base_ns);
-    struct piece *second =
-        torn ? post(conn, from, PIECE_WORDS, words, base_ns + drawn(sim, sim->options.jitter_ns)) : first;
+    struct piece *pieces[2];
 
-    for (uint32_t i = 0; i < words; i++)
-        add_word(rng_below(&sim->rng, 2) == 0 ? first : second, process, offset + i);
-    conn->way[from].pushed = true;
+    pieces[0] = pieces[1] = post(conn, from, PIECE_WORDS, count, base_ns);
+    if (torn)
+        pieces[1] = post(conn, from, PIECE_WORDS, count, base_ns + drawn(sim, sim->options.jitter_ns));
+    for (uint32_t i = 0; i < count; i++) {
+        struct piece *piece = pieces[torn ? rng_below(&sim->rng, 2) : 0];
+        piece->words[piece->count++] = (struct word){.offset = offset + i, .value = words[i]};
+    }
+    pieces[0]->group = pieces[1]->group = group;
 }
 
 static bool carries(const struct sim_conn *conn, uint32_t from)
@@ -211,8 +220,11 @@ void net_push(struct sim_process *process, const struct membership_push *push)
     for (uint32_t slot = 0; slot < process->layout.slots; slot++) {
         struct sim_conn *conn = process->conns[slot];
         if ((push->slot == MEMBERSHIP_EVERYONE || push->slot == slot) && conn != NULL &&
-            carries(conn, end_of(conn, process)))
-            post_write(conn, end_of(conn, process), push);
+            carries(conn, end_of(conn, process))) {
+            post_write(conn, end_of(conn, process), TABLE, push->offset / 8,
+                       membership_table(process->membership)->own + push->offset / 8, push->bytes / 8);
+            conn->way[end_of(conn, process)].pushed = true;
+        }
     }
 }
 
@@ -224,27 +236,26 @@ void net_flush(struct sim_process *process)
         if (conn == NULL || !conn->way[from].pushed)
             continue;
         conn->way[from].pushed = false;
-        post(conn, from, PIECE_IMMEDIATE, 0, 0);
+        post(conn, from, PIECE_IMMEDIATE, 0, 0)->group = TABLE;
         schedule(conn, from);
     }
 }
 
-void net_tell(struct sim_process *process, uint32_t group)
+void net_push_group(struct sim_process *process, uint32_t slot, uint32_t group, const char *row,
+                    const struct order_push *push)
 {
-    const struct view *view = membership_view(process->membership);
+    struct sim_conn *conn = process->conns[slot];
+    uint32_t from;
 
-    for (uint32_t slot = 0; slot < process->layout.slots; slot++) {
-        struct sim_conn *conn = process->conns[slot];
-        struct piece *piece;
-        if (conn == NULL || !carries(conn, end_of(conn, process)))
-            continue;
-        piece = post(conn, end_of(conn, process), PIECE_TOLD, 0, delay(conn));
-        piece->epoch = view->epoch;
-        piece->number = view->number;
-        piece->group = group;
-        piece->position = process->received[group];
-        schedule(conn, end_of(conn, process));
-    }
+    if (conn == NULL || !carries(conn, end_of(conn, process)))
+        return;
+    from = end_of(conn, process);
+    for (uint32_t i = 0; i < push->range_count; i++)
+        post_write(conn, from, group, push->ranges[i].offset / 8,
+                   (const uint64_t *)(const void *)(row + push->ranges[i].offset), push->ranges[i].bytes / 8);
+    post_write(conn, from, group, push->words_offset / 8, push->words, ORDER_PUSH_WORDS);
+    post(conn, from, PIECE_IMMEDIATE, 0, 0)->group = group;
+    schedule(conn, from);
 }
 
 /* --- Links come and go ---------------------------------------------------------------------------------- */
@@ -275,6 +286,7 @@ static bool take_slot(struct sim_conn *conn, uint32_t end)
         process->conns[slot] = conn;
         conn->slot[end] = slot;
         table_slot_clear(membership_table(process->membership), slot);
+        ordering_slot(process, slot);
         return true;
     }
     return false;

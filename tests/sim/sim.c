@@ -198,10 +198,12 @@ static void over(struct sim_process *process)
 static void entered(struct sim_process *process, const struct membership_actions *actions)
 {
     check_install(process, actions);
-    for (uint32_t group = 0; group < SIM_GROUPS; group++)
-        process->delivered[group] = process->received[group] =
-            actions->trim[group] == VIEW_TRIM_NONE ? 0 : actions->trim[group];
-    memset(process->seen, 0, SLOTS(process->sim) * SIM_GROUPS * sizeof(*process->seen));
+    if (process->sim->failure[0] != '\0')
+        return;
+    ordering_trim(process, actions);
+    process->noted = check_find_view(process->sim, actions->view->epoch, actions->view->number);
+    if (process->sim->options.application)
+        ordering_enter(process, actions);
     if (process->wedged_ns != 0 && process->sim->now_ns - process->wedged_ns > process->sim->longest_wedge_ns)
         process->sim->longest_wedge_ns = process->sim->now_ns - process->wedged_ns;
     process->wedged_ns = 0;
@@ -230,6 +232,8 @@ static void tell_rules(struct sim_process *process, const struct membership_acti
 static void carry_out(struct sim_process *process, const struct membership_actions *actions)
 {
     trace_rules(process, actions);
+    if (actions->wedged)
+        ordering_wedge(process);
     for (uint32_t i = 0; i < actions->push_count; i++)
         net_push(process, &actions->pushes[i]);
     net_flush(process);
@@ -259,11 +263,15 @@ static int step(struct sim_process *process, const struct membership_event *even
     process->sim->steps++;
     timed.now_ns = process->sim->now_ns + process->clock_ns;
     rc = membership_step(process->membership, &timed, &actions);
-    if (timed.type == MEMBERSHIP_LINK_DOWN)
+    if (timed.type == MEMBERSHIP_LINK_DOWN) {
         process->conns[timed.slot] = NULL;
+        ordering_down(process, timed.slot);
+    }
     carry_out(process, &actions);
-    if (process->alive)
+    if (process->alive) {
+        ordering_turn(process);
         arm(process);
+    }
     return rc;
 }
 
@@ -297,67 +305,26 @@ void process_event(struct sim_process *process, const struct membership_event *e
 
 /* --- The application ------------------------------------------------------------------------------------ */
 
-static bool selects(const struct sim *sim, uint32_t group, uint32_t id)
+void process_heard(struct sim_process *process, uint32_t slot, uint32_t group)
 {
-    return group == 0 || id < (sim->options.configured + 1) / 2;
-}
-
-/* "A position is stable when the minimum of received over the view passes it; then it is delivered." */
-static void deliver(struct sim_process *process, uint32_t group)
-{
-    const struct view *view = membership_view(process->membership);
-    uint64_t stable = UINT64_MAX;
-
-    if (!selects(process->sim, group, process->node) ||
-        membership_state(process->membership) != MEMBERSHIP_RUNNING)
-        return;
-    for (uint32_t rank = 0; rank < view->count; rank++) {
-        uint64_t received = process->received[group];
-        uint32_t slot;
-        if (!selects(process->sim, group, view->members[rank].id))
-            continue;
-        if (view->members[rank].id != process->node)
-            received = membership_slot(process->membership, rank, &slot)
-                           ? process->seen[slot * SIM_GROUPS + group]
-                           : 0;
-        if (received < stable)
-            stable = received;
-    }
-    if (stable <= process->delivered[group])
-        return;
-    process->delivered[group] = stable;
-    check_delivery(process, group);
-}
-
-void process_heard(struct sim_process *process, uint32_t slot, uint64_t epoch, uint64_t number,
-                   uint32_t group, uint64_t position)
-{
-    const struct view *view = membership_view(process->membership);
-
-    if (!process->alive || view->epoch != epoch || view->number != number)
-        return;
-    process->seen[slot * SIM_GROUPS + group] = position;
-    if (!process->paused)
-        deliver(process, group);
+    ordering_heard(process, slot, group);
+    if (process->alive && !process->paused)
+        ordering_turn(process);
 }
 
 static void work(struct sim *sim, void *object, uint64_t argument)
 {
     struct sim_process *process = object;
-    uint32_t group = (uint32_t)rng_below(&sim->rng, SIM_GROUPS);
 
     (void)argument;
-    if (!process->alive)
+    if (!process->alive || sim->quiet)
         return;
     sim_at(sim, sim->now_ns + sim->options.heartbeat_ns / 8 + rng_below(&sim->rng, sim->options.heartbeat_ns),
            work, process, 0);
-    if (process->paused || membership_wedged(process->membership) ||
-        membership_state(process->membership) != MEMBERSHIP_RUNNING || !selects(sim, group, process->node))
+    if (process->paused)
         return;
-    process->received[group] += 1 + rng_below(&sim->rng, 5);
-    membership_received(process->membership, group, process->received[group]);
-    net_tell(process, group);
-    deliver(process, group);
+    ordering_want(process);
+    ordering_turn(process);
 }
 
 /* --- What happens to nodes ------------------------------------------------------------------------------ */
@@ -398,11 +365,14 @@ void sim_close(struct sim *sim)
         free(process->memory);
         free(process->slots_memory);
         free(process->conns);
-        free(process->seen);
+        ordering_close(process);
         free(process);
     }
-    for (uint32_t i = 0; i < sim->view_count; i++)
+    for (uint32_t i = 0; i < sim->view_count; i++) {
+        for (uint32_t group = 0; group < SIM_GROUPS; group++)
+            free(sim->views[i].logs[group].messages);
         free(sim->views[i].view);
+    }
     free(sim->heap);
     free(sim->trace);
 }
@@ -436,9 +406,8 @@ static void open_membership(struct sim_process *process)
     process->memory = malloc(membership_bytes(&config));
     process->slots_memory = calloc(1, table_slots_bytes(&process->layout));
     process->conns = calloc(config.slots, sizeof(struct sim_conn *));
-    process->seen = calloc(config.slots * SIM_GROUPS, sizeof(*process->seen));
-    assert(process->memory != NULL && process->slots_memory != NULL && process->conns != NULL &&
-           process->seen != NULL);
+    assert(process->memory != NULL && process->slots_memory != NULL && process->conns != NULL);
+    ordering_open(process);
     process->membership =
         membership_init(&config, process->memory, process->slots_memory, sim->now_ns + process->clock_ns);
 }
@@ -631,7 +600,29 @@ uint64_t sim_incarnation(const struct sim *sim, uint32_t node)
 
 uint64_t sim_delivered(const struct sim *sim, uint32_t node, uint32_t group)
 {
-    return process_of(sim, node)->delivered[group];
+    return process_of(sim, node)->groups[group].delivered;
+}
+
+bool sim_all_delivered(const struct sim *sim)
+{
+    uint64_t position[SIM_GROUPS] = {0};
+
+    for (uint32_t node = 0; node < sim->nodes; node++) {
+        const struct sim_process *process = process_of(sim, node);
+        if (process == NULL || !process->alive)
+            continue;
+        if (!ordering_settled(process))
+            return false;
+        for (uint32_t group = 0; group < SIM_GROUPS; group++) {
+            uint64_t delivered = process->groups[group].delivered;
+            if (!process->groups[group].selected)
+                continue;
+            if (position[group] != 0 && position[group] != delivered)
+                return false;
+            position[group] = delivered;
+        }
+    }
+    return true;
 }
 
 const char *sim_view_text(const struct sim *sim, uint32_t node)

@@ -12,10 +12,10 @@
  * paused is still written.
  *
  * Each process plays an application with two groups (0: everyone; 1: the first half of the configured nodes):
- * it receives positions, tells the others, and delivers what all members of its view have received.
+ * it sends messages through the order of each (core/order.h) and delivers what is stable.
  *
- * The checkers (check.c) know what was installed and delivered, and nothing of how it came about. The first
- * thing that is wrong is kept in `failure`; the simulation stops there. */
+ * The checkers (check.c, check_order.c) know what was installed and delivered, and nothing of how it came
+ * about. The first thing that is wrong is kept in `failure`; the simulation stops there. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ struct sim_options {
     uint64_t jitter_ns;      /* at most, besides */
     uint32_t torn_percent;   /* of the writes of several words */
     uint32_t silent_percent; /* of the deaths of which the link says nothing */
-    bool application;        /* receive and deliver */
+    bool application;        /* send and deliver */
     bool restart_evicted;    /* as the node layer does */
 };
 
@@ -51,12 +51,19 @@ struct sim_process;
 struct sim_conn;
 struct sim_event;
 
+/* What was delivered in a view, in the order of whoever was first: pairs of sender and its number. */
+struct sim_log {
+    uint32_t (*messages)[2];
+    size_t count, capacity;
+};
+
 /* A view that somebody installed. */
 struct sim_view {
     struct view *view;
     uint64_t trim[SIM_GROUPS];      /* of the view before */
     uint64_t delivered[SIM_GROUPS]; /* the highest position that anyone delivered in this view */
-    uint64_t since_ns, last_ns;     /* first and last installation */
+    struct sim_log logs[SIM_GROUPS];
+    uint64_t since_ns, last_ns; /* first and last installation */
 };
 
 struct sim {
@@ -74,11 +81,13 @@ struct sim {
     bool cut[SIM_NODES_MAX][SIM_NODES_MAX]; /* from, to */
     uint64_t slow_ns[SIM_NODES_MAX];        /* added to what this node sends and receives */
     bool forced;                            /* an operator forced a view: epochs may differ */
+    bool quiet;                             /* the applications have nothing more to say */
 
     struct sim_view views[SIM_VIEWS_MAX];
     uint32_t view_count;
     uint64_t rules[MEMBERSHIP_RULE_COUNT]; /* how often each fired */
     uint64_t steps;
+    uint64_t messages;         /* delivered, by the first to do so */
     uint64_t longest_wedge_ns; /* from wedged to installed, at one node */
 
     char failure[512]; /* "": nothing is wrong */
@@ -128,6 +137,9 @@ enum membership_state sim_state(const struct sim *sim, uint32_t node);
 const struct view *sim_view(const struct sim *sim, uint32_t node);
 uint64_t sim_incarnation(const struct sim *sim, uint32_t node);
 uint64_t sim_delivered(const struct sim *sim, uint32_t node, uint32_t group);
+/* Whether every live process has delivered all that it ever sent, and the same as the others. Of a settled
+ * cluster that is quiet. */
+bool sim_all_delivered(const struct sim *sim);
 /* "3{0,1,2}": number and ids of the node's view. Valid until the next call. */
 const char *sim_view_text(const struct sim *sim, uint32_t node);
 /* The newest view that anyone installed; NULL if there is none. */
