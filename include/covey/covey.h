@@ -34,6 +34,7 @@ extern "C" {
 #define COVEY_MEMBERS_MAX 1024    /* members of a cluster */
 #define COVEY_NAME_MAX    255     /* bytes of an object's, a buffer's, a group's or a node's name */
 #define COVEY_BUFFERS_MAX 1048576 /* buffers of an object */
+#define COVEY_MESSAGE_MAX 32768   /* bytes of a message: what is larger is an object */
 
 struct covey_options;
 struct covey_node;
@@ -265,6 +266,10 @@ struct covey_group_callbacks {
     /* A version was delivered. The object is pinned until the callback returns; covey_object_retain() to keep
      * it longer. No covey_get() returns this version before the callback has returned. */
     void (*on_object)(void *context, struct covey_group *group, struct covey_object *object);
+    /* A message was delivered: messages, versions and removals come in one order, the same at every member.
+     * data lives until the callback returns. While callbacks are slow, senders wait. */
+    void (*on_message)(void *context, struct covey_group *group, uint32_t sender, const void *data,
+                       size_t bytes);
     /* A version was removed by covey_remove(). */
     void (*on_remove)(void *context, struct covey_group *group, const char *name, uint64_t version);
     /* Where shall the bytes go? Set base, memory and device of buffers[0..offer->count) (bytes and names are
@@ -325,6 +330,15 @@ struct covey_file {
  * rest is being read. The descriptors are duplicated. COVEY_CHANGED if a file changes before it was read. */
 int covey_put_files(struct covey_group *group, const char *name, const struct covey_file *files, size_t count,
                     struct covey_op **op);
+
+/* Send a message of 0..COVEY_MESSAGE_MAX bytes to every member, this one included: all that stay deliver it,
+ * in one order with what others send and put, and each sender's in the order of its calls; or none does. The
+ * bytes are copied. The operation ends when every member has it and it is delivered here; its result's
+ * version is the message's position. op may be NULL: then nobody hears if it was not sent (the group has no
+ * quorum, this node was left out of the view). While a new view is made messages wait for it. Waits itself
+ * while the members do not keep up; in a callback, or in a driven node, it returns COVEY_AGAIN instead.
+ * COVEY_TOO_LARGE. */
+int covey_send(struct covey_group *group, const void *data, size_t bytes, struct covey_op **op);
 
 /* Remove every version of the object, in the same order at every member. */
 int covey_remove(struct covey_group *group, const char *name, struct covey_op **op);

@@ -12,6 +12,7 @@
 #include "node/feed.h"
 #include "node/members.h"
 #include "node/op.h"
+#include "node/ordering.h"
 #include "node/stage.h"
 
 static __thread char detail[FAIL_TEXT_MAX];
@@ -397,6 +398,53 @@ int covey_put_files(struct covey_group *group, const char *name, const struct co
     return rc;
 }
 
+static int check_message(const struct covey_group *group, const void *data, size_t bytes, struct fail *fail)
+{
+    if (group->node->pid != getpid())
+        return fail_set(fail, COVEY_FORKED, "%s", covey_strerror(COVEY_FORKED));
+    if (bytes > COVEY_MESSAGE_MAX)
+        return fail_set(fail, COVEY_TOO_LARGE, "a message has at most %d bytes, not %zu: put it as an object",
+                        COVEY_MESSAGE_MAX, bytes);
+    if (bytes > 0 && data == NULL)
+        return fail_set(fail, COVEY_INVALID, "a message of %zu bytes has no address", bytes);
+    return 0;
+}
+
+int covey_send(struct covey_group *group, const void *data, size_t bytes, struct covey_op **op)
+{
+    struct fail fail = {0};
+    struct sending *sending;
+    int rc;
+
+    if (check_message(group, data, bytes, &fail) != 0)
+        return node_detail(&fail);
+    sending = sending_new(group, ORDER_MESSAGE, data, (uint32_t)bytes);
+    if (sending == NULL || (op != NULL && (sending->op = op_new(group->node)) == NULL)) {
+        free(sending);
+        fail_set(&fail, COVEY_NO_MEMORY, "no memory for a message of %zu bytes", bytes);
+        return node_detail(&fail);
+    }
+    rc = group_wait_for_room(group, sending_cost(bytes));
+    if (rc != 0) {
+        if (op != NULL) {
+            op_unref(sending->op);
+            op_unref(sending->op);
+        }
+        free(sending);
+        fail_set(&fail, rc, "%s",
+                 rc == COVEY_AGAIN ? "too many messages wait to be sent: let the node run"
+                                   : covey_strerror(rc));
+        return node_detail(&fail);
+    }
+    if (op != NULL) {
+        sending->op->outcome.bytes = bytes;
+        *op = sending->op;
+    }
+    sending->request.run = group_send;
+    node_submit(group->node, &sending->request);
+    return 0;
+}
+
 struct remove_request {
     struct request request;
     struct fail fail;
@@ -652,6 +700,10 @@ static void run_stats(struct covey_node *node, struct request *base)
     add(request, "received_bytes", "bytes", counters->received_bytes);
     add(request, "sent_blocks", "blocks", counters->sent_blocks);
     add(request, "received_blocks", "blocks", counters->received_blocks);
+    add(request, "group_messages_sent", "", counters->group_sent);
+    add(request, "group_messages_delivered", "", counters->group_messages);
+    add(request, "pushes", "", counters->pushes);
+    add(request, "pushed_bytes", "bytes", counters->pushed_bytes);
     add(request, "messages_sent", "", counters->messages_sent);
     add(request, "messages_received", "", counters->messages_received);
     add(request, "fabric_written_bytes", "bytes", fabric.written_bytes);

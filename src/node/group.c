@@ -1,53 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group at this member: its order, what is delivered in it, its state.
+/* A group at this member: what is delivered in it, and its state.
  *
- *      root            leader (the group's lowest rank)        every member
- *      ORDER  ----->   takes the next position
- *                      ORDERED(position)  ----------------->   notes it
- *                                         <-----------------   NOTED(position)
- *                      when everyone of the view has noted it
- *                      STABLE(position)   ----------------->   delivers up to it, in order
+ * Its order is of three kinds of entries (wire/message.h): a message; that an object is whole at every
+ * member, so that it becomes a version, whose number is the entry's position; a removal. They come here once
+ * they are stable (node/ordering.h), that is when every member of the view will deliver them, and are carried
+ * out one by one: a version is in the store, for readers, only when on_object has returned.
  *
- * A version's number is its position. Nothing is delivered that somebody of the view has not noted, and what
- * is noted is this node's word in the agreement on the next view (core/membership.h, `received`): its trim is
- * the minimum over those who stay. So at a view change everyone delivers up to the trim and forgets the rest,
- * which nobody can have delivered; what was forgotten, or never had a place, asks the next view's leader
- * again if its root is still there. Once wedged a node notes nothing more. These messages carry the number of
- * their sender's view: one of an older view is dropped, one of a view that is not installed here yet waits
- * for it.
- *
- * Decisions are carried out one by one: a version is in the store, for readers, only when on_object has
- * returned. */
+ * What the application has not yet been told of is bounded: beyond DELIVERIES_BYTES what is stable stays in
+ * the rings, which makes senders wait. */
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "node/members.h"
 #include "node/op.h"
+#include "node/ordering.h"
 #include "node/replication.h"
 
+/* Of messages on their way to the application: their bytes, and MESSAGE_COST for each. */
+#define DELIVERIES_BYTES (UINT64_C(1) << 20)
+#define MESSAGE_COST     128
+
+/* Of messages that wait for room in the ring. */
+#define SENDING_BYTES    (UINT64_C(1) << 20)
+
+/* A stable entry. */
 struct delivery {
+    struct call call; /* of a message */
     struct delivery *next;
+    struct covey_group *group;
     enum order_kind kind;
     uint64_t id, position;
-    bool called; /* on_object is under way */
-    char name[COVEY_NAME_MAX + 1];
-};
-
-/* ORDER, ORDERED or STABLE of a view to come. */
-struct early {
-    struct early *next;
-    enum message_type type;
-    uint64_t view, id, position;
-    enum order_kind kind;
-    char name[COVEY_NAME_MAX + 1];
+    uint32_t sender; /* node id */
+    bool called;     /* on_object is under way */
+    uint32_t bytes;
+    char data[]; /* a removal's name, terminated; a message's bytes */
 };
 
 struct removal {
     struct removal *next;
     uint64_t id;
-    bool ordered; /* it is noted here */
-    char name[COVEY_NAME_MAX + 1];
     struct covey_op *op;
     uint32_t waiting; /* members that have not done it */
     uint32_t *ids;
@@ -73,13 +65,6 @@ uint32_t group_members(const struct covey_group *group, uint32_t ids[])
             ids[count++] = view->ids[i];
     }
     return count;
-}
-
-uint32_t group_leader(const struct covey_group *group)
-{
-    uint32_t ids[COVEY_MEMBERS_MAX];
-
-    return group_members(group, ids) > 0 ? ids[0] : UINT32_MAX;
 }
 
 static bool peers_are_up(const struct covey_group *group)
@@ -184,6 +169,8 @@ static void give_back(void *context, struct object *object)
     node_call(group->node, &release->call);
 }
 
+static void run_resume(struct covey_node *node, struct request *request);
+
 int group_new(struct covey_node *node, uint16_t index, struct covey_group **out, struct fail *fail)
 {
     const struct group_options *options = &node->options->groups[index];
@@ -205,13 +192,19 @@ int group_new(struct covey_node *node, uint16_t index, struct covey_group **out,
     group->options = options;
     group->state = COVEY_STATE_FORMING;
     group->deliveries_end = &group->deliveries;
+    atomic_init(&group->undelivered, 0);
+    atomic_init(&group->resuming, false);
+    group->resume.run = run_resume;
     rc = memory_ops(options->memory, &memory, fail);
     if (rc == 0)
         rc = memory->device(options->device, node->options->self.id, &config.device, fail);
     if (rc == 0)
+        rc = ordering_open(group, fail);
+    if (rc == 0)
         rc = store_open(&config, &group->store, fail);
     group->device = config.device;
     if (rc != 0) {
+        ordering_close(group);
         free(group);
         return fail_prefix(fail, "group %s: ", options->name);
     }
@@ -227,6 +220,7 @@ bool group_is_calling(const struct covey_group *group)
 void group_stop(struct covey_group *group)
 {
     group_leave(group);
+    ordering_close(group);
     store_close(group->store);
     group->store = NULL;
 }
@@ -449,16 +443,14 @@ int covey_object_buffer(const struct covey_object *object, size_t index, struct 
 /* --- Deliveries --------------------------------------------------------------------------------------------
  */
 
-static void deliveries_run(struct covey_group *group);
-
-static void delivery_pop(struct covey_group *group)
+static struct delivery *delivery_take(struct covey_group *group)
 {
     struct delivery *delivery = group->deliveries;
 
     group->deliveries = delivery->next;
     if (group->deliveries == NULL)
         group->deliveries_end = &group->deliveries;
-    free(delivery);
+    return delivery;
 }
 
 struct object_call {
@@ -480,8 +472,9 @@ static void run_object_done(struct covey_node *node, struct request *request)
     if (group->deliveries != NULL && group->deliveries->id == call->id && group->deliveries->called) {
         if (replication != NULL)
             replication_commit(replication, group->deliveries->position);
-        delivery_pop(group);
-        deliveries_run(group);
+        free(delivery_take(group));
+        group_deliver(group);
+        ordering_resume(group);
     }
     free(call);
 }
@@ -559,15 +552,15 @@ static void removal_done_by(struct covey_group *group, uint64_t id, uint32_t nod
 static void remove_here(struct covey_group *group, const struct delivery *delivery)
 {
     struct covey_node *node = group->node;
-    struct object *newest = store_find(group->store, delivery->name, 0);
+    struct object *newest = store_find(group->store, delivery->data, 0);
     uint32_t origin = (uint32_t)(delivery->id >> 48);
 
     if (newest != NULL) {
-        tell_removed(group, delivery->name, newest->version);
+        tell_removed(group, delivery->data, newest->version);
         node->counters.removed++;
-        node_event(node, "removed", delivery->name, "removed %s", delivery->name);
+        node_event(node, "removed", delivery->data, "removed %s", delivery->data);
     }
-    store_remove(group->store, delivery->name, delivery->position);
+    store_remove(group->store, delivery->data, delivery->position);
     if (origin == node->options->self.id) {
         removal_done_by(group, delivery->id, origin);
     } else {
@@ -579,231 +572,214 @@ static void remove_here(struct covey_group *group, const struct delivery *delive
     }
 }
 
-/* Carry out stable decisions in order, up to one that waits for the application. */
-static void deliveries_run(struct covey_group *group)
+/* The application was told of a message. What waits for room in the queue to it goes on, once half of it is
+ * free. */
+static void told_message(struct covey_group *group, uint64_t cost)
 {
-    while (group->deliveries != NULL && !group->deliveries->called &&
-           group->deliveries->position <= group->stable) {
+    uint64_t before = atomic_fetch_sub(&group->undelivered, cost);
+
+    if (before >= DELIVERIES_BYTES / 2 && before - cost < DELIVERIES_BYTES / 2 &&
+        !atomic_exchange(&group->resuming, true))
+        node_submit(group->node, &group->resume);
+}
+
+static void run_resume(struct covey_node *node, struct request *request)
+{
+    struct covey_group *group =
+        (struct covey_group *)((char *)request - offsetof(struct covey_group, resume));
+
+    (void)node;
+    atomic_store(&group->resuming, false);
+    if (group->ordering != NULL)
+        ordering_resume(group);
+}
+
+bool group_has_room(const struct covey_group *group)
+{
+    return atomic_load(&group->undelivered) < DELIVERIES_BYTES && !group_is_calling(group);
+}
+
+static void run_message(struct call *call)
+{
+    struct delivery *delivery = (struct delivery *)call;
+    struct covey_group *group = delivery->group;
+
+    group->callbacks.on_message(group->context, group, delivery->sender, delivery->data, delivery->bytes);
+    told_message(group, delivery->bytes + MESSAGE_COST);
+    free(delivery);
+}
+
+static void message_here(struct covey_group *group, struct delivery *delivery)
+{
+    group->node->counters.group_messages++;
+    if (!group->open || group->callbacks.on_message == NULL) {
+        atomic_fetch_sub(&group->undelivered, delivery->bytes + MESSAGE_COST);
+        free(delivery);
+        return;
+    }
+    delivery->call.run = run_message;
+    node_call(group->node, &delivery->call);
+}
+
+/* Returns whether the next one has to wait for the application. */
+static bool object_here(struct covey_group *group, struct delivery *delivery)
+{
+    struct replication *replication = replication_find(group->node, delivery->id);
+
+    if (replication != NULL && call_on_object(group, delivery, replication))
+        return true;
+    if (replication != NULL)
+        replication_commit(replication, delivery->position);
+    return false;
+}
+
+void group_deliver(struct covey_group *group)
+{
+    while (group->deliveries != NULL && !group->deliveries->called) {
         struct delivery *delivery = group->deliveries;
 
-        if (delivery->kind == ORDER_REMOVE) {
-            remove_here(group, delivery);
-        } else {
-            struct replication *replication = replication_find(group->node, delivery->id);
-
-            if (replication != NULL && call_on_object(group, delivery, replication))
-                return;
-            if (replication != NULL)
-                replication_commit(replication, delivery->position);
+        if (delivery->kind == ORDER_COMMIT && object_here(group, delivery))
+            return;
+        delivery_take(group);
+        if (delivery->kind == ORDER_MESSAGE) {
+            message_here(group, delivery);
+            continue;
         }
-        delivery_pop(group);
+        if (delivery->kind == ORDER_REMOVE)
+            remove_here(group, delivery);
+        free(delivery);
     }
 }
 
 /* --- The order --- */
 
-static bool is_leader(const struct covey_group *group)
+static struct delivery *delivery_new(struct covey_group *group, const struct order_entry *entry,
+                                     uint32_t sender)
 {
-    return group_leader(group) == group->node->options->self.id;
-}
+    struct delivery *delivery;
+    struct entry said = {.kind = entry->kind};
+    bool is_message = entry->kind == ORDER_MESSAGE;
+    const void *data = entry->data;
+    uint32_t bytes = entry->bytes;
 
-/* Rank of a node among the group's members; the count of them if it is none. */
-static uint32_t rank_in(const struct covey_group *group, uint32_t id, uint32_t *count)
-{
-    uint32_t ids[COVEY_MEMBERS_MAX], rank = 0;
-
-    *count = group_members(group, ids);
-    while (rank < *count && ids[rank] != id)
-        rank++;
-    return rank;
-}
-
-static void set_stable(struct covey_group *group, uint64_t position)
-{
-    group->stable = position;
-    deliveries_run(group);
-}
-
-/* Leader: a member has noted everything up to position. What all have noted is stable. */
-static void noted_by(struct covey_group *group, uint32_t id, uint64_t position)
-{
-    struct message message = {.type = MESSAGE_STABLE, .group = group->index};
-    uint64_t least = UINT64_MAX;
-    uint32_t count, rank = rank_in(group, id, &count);
-
-    if (rank == count)
-        return;
-    group->noted[rank] = position;
-    for (uint32_t i = 0; i < count; i++) {
-        if (group->noted[i] < least)
-            least = group->noted[i];
+    if (!is_message) {
+        if (entry_decode(entry->kind, entry->data, entry->bytes, &said) != 0 || said.id >> 48 != sender)
+            return NULL; /* takes its position, and means nothing: to everyone alike */
+        data = said.name;
+        bytes = said.name_bytes;
     }
-    if (least <= group->stable)
-        return;
-    message.session = least;
-    message.view = group->node->view.number;
-    node_send_group(group, &message);
-    set_stable(group, least);
+    delivery = calloc(1, sizeof(*delivery) + bytes + 1);
+    if (delivery == NULL) {
+        log_error(&group->node->log, "group %s: no memory for what is delivered", group->options->name);
+        return NULL;
+    }
+    delivery->group = group;
+    delivery->kind = (enum order_kind)entry->kind;
+    delivery->id = said.id;
+    delivery->position = entry->position;
+    delivery->sender = sender;
+    delivery->bytes = bytes;
+    if (bytes > 0)
+        memcpy(delivery->data, data, bytes);
+    return delivery;
 }
 
-static void set_decided(struct covey_group *group, uint64_t id, bool decided)
+void group_take(struct covey_group *group, const struct order_entry *entry, uint32_t sender)
 {
-    struct replication *replication = replication_find(group->node, id);
+    struct delivery *delivery = delivery_new(group, entry, sender);
+    struct replication *replication;
 
+    if (sender == group->node->options->self.id) {
+        struct sending *sending = ordering_delivered(group);
+
+        if (sending->op != NULL)
+            sending->op->outcome.version = entry->position;
+        sending_end(sending, 0, "");
+    }
+    if (delivery == NULL) {
+        group->node->counters.strays++;
+        return;
+    }
+    if (delivery->kind == ORDER_MESSAGE)
+        atomic_fetch_add(&group->undelivered, delivery->bytes + MESSAGE_COST);
+    replication = delivery->kind == ORDER_COMMIT ? replication_find(group->node, delivery->id) : NULL;
     if (replication != NULL)
-        replication->decided = decided;
-    for (struct removal *removal = group->removals; removal != NULL; removal = removal->next) {
-        if (removal->id == id)
-            removal->ordered = decided;
-    }
-}
-
-static int note(struct covey_group *group, enum order_kind kind, uint64_t id, uint64_t position,
-                const char *name, size_t name_bytes)
-{
-    struct message message = {.type = MESSAGE_NOTED, .group = group->index, .session = position};
-    struct delivery *delivery = calloc(1, sizeof(*delivery));
-    struct peer *leader = peers_find(group->node->peers, group_leader(group));
-
-    if (delivery == NULL)
-        return COVEY_NO_MEMORY;
-    delivery->kind = kind;
-    delivery->id = id;
-    delivery->position = position;
-    if (name_bytes > 0)
-        memcpy(delivery->name, name, name_bytes);
+        replication->decided = true;
     *group->deliveries_end = delivery;
     group->deliveries_end = &delivery->next;
-    set_decided(group, id, true);
-    group->position = position;
-    members_received(group, position);
-    if (is_leader(group)) {
-        noted_by(group, group->node->options->self.id, position);
-    } else if (leader != NULL) {
-        message.view = group->node->view.number;
-        node_send(group->node, leader, &message);
-    }
-    return 0;
-}
-
-/* The leader gives the next position. A session that this node does not hold whole cannot be everywhere; one
- * that is decided was asked for twice, before and after a view. */
-static int give_position(struct covey_group *group, enum order_kind kind, uint64_t id, const char *name,
-                         size_t name_bytes)
-{
-    struct replication *replication = replication_find(group->node, id);
-    struct message message = {.type = MESSAGE_ORDERED, .group = group->index, .session = id};
-
-    if (members_wedged(group->node))
-        return 0; /* asked again in the next view */
-    if (kind == ORDER_COMMIT &&
-        (replication == NULL || replication->decided || !replication_is_whole(replication)))
-        return 0;
-    message.order = (struct message_order){.kind = (uint8_t)kind,
-                                           .view = group->node->view.number,
-                                           .position = group->position + 1,
-                                           .name = name,
-                                           .name_bytes = (uint8_t)name_bytes};
-    node_send_group(group, &message);
-    return note(group, kind, id, group->position + 1, name, name_bytes);
 }
 
 void group_order(struct covey_group *group, enum order_kind kind, uint64_t id, const char *name)
 {
-    struct covey_node *node = group->node;
-    size_t name_bytes = name != NULL ? strlen(name) : 0;
-    struct message message = {.type = MESSAGE_ORDER, .group = group->index, .session = id};
-    struct peer *peer = peers_find(node->peers, group_leader(group));
+    struct entry entry = {.kind = (uint8_t)kind,
+                          .id = id,
+                          .name = name,
+                          .name_bytes = name != NULL ? (uint8_t)strlen(name) : 0};
+    uint8_t data[ENTRY_MAX];
+    struct sending *sending = sending_new(group, kind, data, (uint32_t)entry_encode(&entry, data));
 
-    if (is_leader(group)) {
-        if (give_position(group, kind, id, name, name_bytes) != 0)
-            log_error(&node->log, "group %s: no memory for a decision", group->options->name);
+    if (sending == NULL)
+        log_error(&group->node->log, "group %s: no memory for a decision", group->options->name);
+    else
+        ordering_send(group, sending);
+}
+
+/* --- Sending -------------------------------------------------------------------------------------------- */
+
+void group_send(struct covey_node *node, struct request *request)
+{
+    struct sending *sending = (struct sending *)request;
+    struct covey_group *group = sending->group;
+    struct fail fail = {0};
+    int rc = group_check_running(group, &fail);
+
+    if (rc == 0 || rc == COVEY_AGAIN) { /* between two views it waits for the next one */
+        node->counters.group_sent++;
+        ordering_send(group, sending);
         return;
     }
-    message.order = (struct message_order){
-        .kind = (uint8_t)kind, .view = node->view.number, .name = name, .name_bytes = (uint8_t)name_bytes};
-    if (peer != NULL)
-        node_send(node, peer, &message);
+    group_made_room(group, sending_cost(sending->bytes));
+    sending_end(sending, rc, fail.text);
 }
 
-/* Keep a message of a view to come. */
-static int keep_early(struct covey_group *group, const struct message *message, uint64_t view)
+void group_made_room(struct covey_group *group, uint64_t cost)
 {
-    struct early *early = calloc(1, sizeof(*early)), **end = &group->early;
+    struct covey_node *node = group->node;
+    uint64_t before;
 
-    if (early == NULL)
-        return COVEY_NO_MEMORY;
-    early->type = message->type;
-    early->view = view;
-    early->id = message->session;
-    if (message->type != MESSAGE_STABLE) {
-        early->position = message->order.position;
-        early->kind = message->order.kind;
-        memcpy(early->name, message->order.name, message->order.name_bytes);
-    }
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = early;
-    return 0;
+    pthread_mutex_lock(&node->mutex);
+    before = group->sending_bytes;
+    group->sending_bytes -= cost;
+    if (before > SENDING_BYTES / 2 && group->sending_bytes <= SENDING_BYTES / 2)
+        pthread_cond_broadcast(&node->state_changed);
+    pthread_mutex_unlock(&node->mutex);
 }
 
-/* What was asked in an older view is asked again by whoever comes into this one. */
-static int take_order(struct covey_group *group, const struct peer *peer, const struct message *message)
+/* One message always has room. Where the group does not go on, its state is the answer. */
+static bool is_full(const struct covey_group *group, uint64_t cost)
 {
-    const struct message_order *order = &message->order;
-
-    if (message->session >> 48 != peer->id)
-        return COVEY_PROTOCOL;
-    if (order->view > group->node->view.number)
-        return keep_early(group, message, order->view);
-    if (order->view < group->node->view.number || !is_leader(group)) {
-        group->node->counters.strays++;
-        return 0;
-    }
-    return give_position(group, order->kind, message->session, order->name, order->name_bytes);
+    return group->sending_bytes > 0 && group->sending_bytes + cost > SENDING_BYTES &&
+           (group->state == COVEY_STATE_RUNNING || group->state == COVEY_STATE_WEDGED) &&
+           !group->node->stopped;
 }
 
-static int take_ordered(struct covey_group *group, const struct peer *peer, const struct message *message)
+int group_wait_for_room(struct covey_group *group, uint64_t cost)
 {
-    const struct message_order *order = &message->order;
+    struct covey_node *node = group->node;
+    bool may_wait = !node_is_driven(node) && !node_in_call_thread(node);
+    int rc = COVEY_AGAIN;
 
-    if (order->view > group->node->view.number)
-        return keep_early(group, message, order->view);
-    if (order->view < group->node->view.number || members_wedged(group->node)) {
-        group->node->counters.strays++;
-        return 0;
+    pthread_mutex_lock(&node->mutex);
+    while (may_wait && is_full(group, cost))
+        pthread_cond_wait(&node->state_changed, &node->mutex);
+    if (node->stopped) {
+        rc = COVEY_CLOSED;
+    } else if (!is_full(group, cost)) {
+        group->sending_bytes += cost;
+        rc = 0;
     }
-    if (group_leader(group) != peer->id || order->position <= group->position)
-        return COVEY_PROTOCOL;
-    return note(group, order->kind, message->session, order->position, order->name, order->name_bytes);
-}
-
-static int take_noted(struct covey_group *group, const struct peer *peer, const struct message *message)
-{
-    if (message->view != group->node->view.number) {
-        group->node->counters.strays++;
-        return 0;
-    }
-    if (!is_leader(group) || message->session > group->position)
-        return COVEY_PROTOCOL;
-    noted_by(group, peer->id, message->session);
-    return 0;
-}
-
-static int take_stable(struct covey_group *group, const struct peer *peer, const struct message *message)
-{
-    if (message->view > group->node->view.number)
-        return keep_early(group, message, message->view);
-    if (message->view < group->node->view.number) {
-        group->node->counters.strays++;
-        return 0;
-    }
-    /* What was sent while this node was wedged it has not noted. */
-    if (group_leader(group) != peer->id)
-        return COVEY_PROTOCOL;
-    if (message->session > group->stable && message->session <= group->position)
-        set_stable(group, message->session);
-    return 0;
+    pthread_mutex_unlock(&node->mutex);
+    return rc;
 }
 
 /* --- Removals ----------------------------------------------------------------------------------------------
@@ -873,7 +849,6 @@ int group_remove(struct covey_group *group, const char *name, struct covey_op *o
     memcpy(removal->ids, ids, removal->waiting * sizeof(*ids));
     removal->id = node_next_id(group->node);
     removal->op = op;
-    snprintf(removal->name, sizeof(removal->name), "%s", name);
     removal->next = group->removals;
     group->removals = removal;
     group_order(group, ORDER_REMOVE, removal->id, name);
@@ -882,109 +857,59 @@ int group_remove(struct covey_group *group, const char *name, struct covey_op *o
 
 /* --- Views --- */
 
-static void forget_early(struct covey_group *group)
-{
-    while (group->early != NULL) {
-        struct early *early = group->early;
-
-        group->early = early->next;
-        free(early);
-    }
-}
-
-/* Forget the decisions past the trim: nobody has delivered them. */
-static void forget_past(struct covey_group *group, uint64_t trim)
-{
-    struct delivery **link = &group->deliveries;
-
-    while (*link != NULL && (*link)->position <= trim)
-        link = &(*link)->next;
-    group->deliveries_end = link;
-    while (*link != NULL) {
-        struct delivery *delivery = *link;
-
-        *link = delivery->next;
-        set_decided(group, delivery->id, false);
-        free(delivery);
-    }
-}
-
 static void end_removals(struct covey_group *group, int code, const char *text)
 {
     while (group->removals != NULL)
         removal_end(&group->removals, code, text);
 }
 
+static void forget_deliveries(struct covey_group *group)
+{
+    struct delivery **link = group_is_calling(group) ? &group->deliveries->next : &group->deliveries;
+
+    group->deliveries_end = link;
+    while (*link != NULL) {
+        struct delivery *delivery = *link;
+
+        *link = delivery->next;
+        if (delivery->kind == ORDER_MESSAGE)
+            atomic_fetch_sub(&group->undelivered, delivery->bytes + MESSAGE_COST);
+        free(delivery);
+    }
+}
+
 /* What is stable all the others deliver, and so does this node. */
 void group_start_anew(struct covey_group *group)
 {
-    forget_past(group, group->stable);
-    forget_early(group);
+    ordering_reset(
+        group, COVEY_EVICTED,
+        "this node was left out of the view meanwhile: whether the others deliver it is not known");
+    group_deliver(group);
     end_removals(group, COVEY_EVICTED,
                  "this node was left out of the view meanwhile: whether the others removed it is not known");
 }
 
 void group_leave(struct covey_group *group)
 {
-    forget_past(group, group_is_calling(group) ? group->deliveries->position : 0);
-    forget_early(group);
+    if (group->ordering != NULL)
+        ordering_reset(group, COVEY_CLOSED,
+                       "the node was closed: whether the others deliver it is not known");
+    forget_deliveries(group);
     end_removals(group, COVEY_CLOSED, "the node was closed");
-}
-
-static void replay(struct covey_group *group, const struct early *early)
-{
-    if (early->type == MESSAGE_ORDER && is_leader(group))
-        give_position(group, early->kind, early->id, early->name, strlen(early->name));
-    if (early->type == MESSAGE_STABLE && early->id > group->stable && early->id <= group->position)
-        set_stable(group, early->id);
-    if (early->type == MESSAGE_ORDERED && early->position > group->position)
-        note(group, early->kind, early->id, early->position, early->name, strlen(early->name));
-}
-
-/* Replay what came before its view, in the order in which it came. */
-static void run_early(struct covey_group *group)
-{
-    struct early **link = &group->early;
-
-    while (*link != NULL) {
-        struct early *early = *link;
-
-        if (early->view > group->node->view.number) {
-            link = &early->next;
-            continue;
-        }
-        *link = early->next;
-        if (early->view == group->node->view.number)
-            replay(group, early);
-        free(early);
-    }
-}
-
-/* What the trim took back, or the last view never decided, asks again. */
-static void order_again(struct covey_group *group)
-{
-    replication_refuse_unlinked(group);
-    replication_order_again(group);
-    for (struct removal *removal = group->removals, *next; removal != NULL; removal = next) {
-        next = removal->next;
-        if (!removal->ordered)
-            group_order(group, ORDER_REMOVE, removal->id, removal->name);
-    }
 }
 
 void group_view(struct covey_group *group, uint64_t trim)
 {
-    uint32_t ids[COVEY_MEMBERS_MAX];
-    uint32_t count = group_members(group, ids);
-
-    forget_past(group, trim);
-    group->position = trim;
-    set_stable(group, trim);
-    for (uint32_t i = 0; i < count; i++)
-        group->noted[i] = group->position;
+    ordering_enter(group, trim);
     tell_view(group);
-    run_early(group);
-    order_again(group);
+    replication_refuse_unlinked(group);
+    replication_order_again(group);
+}
+
+void group_trim(struct covey_group *group, uint64_t trim)
+{
+    ordering_trim(group, trim);
+    group_deliver(group);
 }
 
 /* --- Messages ----------------------------------------------------------------------------------------------
@@ -992,22 +917,11 @@ void group_view(struct covey_group *group, uint64_t trim)
 
 int group_message(struct covey_group *group, struct peer *peer, const struct message *message)
 {
-    switch (message->type) {
-    case MESSAGE_ORDER:
-        return take_order(group, peer, message);
-    case MESSAGE_ORDERED:
-        return take_ordered(group, peer, message);
-    case MESSAGE_NOTED:
-        return take_noted(group, peer, message);
-    case MESSAGE_STABLE:
-        return take_stable(group, peer, message);
-    case MESSAGE_DELIVERED:
-        if (*removal_find(group, message->session) != NULL) {
-            removal_done_by(group, message->session, peer->id);
-            return 0;
-        }
-        return replication_message(group, peer, message);
-    default:
-        return replication_message(group, peer, message);
+    if (message->type == MESSAGE_TABLE)
+        return ordering_table(group, peer, &message->table);
+    if (message->type == MESSAGE_DELIVERED && *removal_find(group, message->session) != NULL) {
+        removal_done_by(group, message->session, peer->id);
+        return 0;
     }
+    return replication_message(group, peer, message);
 }

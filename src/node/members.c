@@ -44,6 +44,13 @@ struct members {
     bool leaving;
 };
 
+uint32_t members_max(const struct covey_options *options)
+{
+    size_t members = options->node_count + ELASTIC_MAX;
+
+    return members < COVEY_MEMBERS_MAX ? (uint32_t)members : COVEY_MEMBERS_MAX;
+}
+
 /* --- Made -------------------------------------------------------------------------------------------------
  */
 
@@ -77,7 +84,7 @@ static void fill_config(const struct members *members, struct membership_config 
         .node_ids = members->node_ids,
         .node_count = (uint32_t)options->node_count,
         .slots = members->slots,
-        .members_max = (uint32_t)options->node_count + ELASTIC_MAX,
+        .members_max = members_max(options),
         .groups = members->groups,
         .group_count = (uint32_t)options->group_count,
         .quorum = options->quorum == QUORUM_TIE_BREAKER ? MEMBERSHIP_TIE_BREAKER : MEMBERSHIP_MAJORITY,
@@ -85,8 +92,6 @@ static void fill_config(const struct members *members, struct membership_config 
         .suspect_after_ns = options->suspect_after_ns,
         .batch_ns = BATCH_NS,
     };
-    if (config->members_max > COVEY_MEMBERS_MAX)
-        config->members_max = COVEY_MEMBERS_MAX;
     randombytes_buf(&config->seed, sizeof(config->seed));
     tcp_encode_address(&options->self.sockaddr, config->address);
 }
@@ -232,6 +237,10 @@ static void install(struct members *members)
     struct covey_node *node = members->node;
     struct node_view *view = &node->view;
 
+    for (size_t i = 0; i < node->options->group_count; i++) {
+        if (node->groups[i] != NULL && actions->trim[i] != VIEW_TRIM_NONE)
+            group_trim(node->groups[i], actions->trim[i]);
+    }
     view->number = actions->view->number;
     view->epoch = actions->view->epoch;
     view->count = actions->view->count;

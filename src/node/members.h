@@ -17,6 +17,9 @@
 
 struct members;
 
+/* Members that a view can have. */
+uint32_t members_max(const struct covey_options *options);
+
 /* Open the peers and begin to look for the others. */
 int members_open(struct covey_node *node, struct fail *fail);
 /* The peers are closed. NULL is allowed. */
@@ -40,7 +43,7 @@ int members_force(struct covey_node *node, struct fail *fail);
 void members_leave(struct covey_node *node);
 bool members_has_left(const struct covey_node *node);
 
-/* The group's decisions up to position are noted here: what the next trim rests on. */
+/* Everything of the group up to position is here: what the next trim rests on. */
 void members_received(struct covey_group *group, uint64_t position);
 bool members_wedged(const struct covey_node *node);
 /* Whether this node suspects the member of that rank. */

@@ -17,6 +17,7 @@
 
 #include "node/members.h"
 #include "node/op.h"
+#include "node/ordering.h"
 #include "node/outbox.h"
 #include "node/replication.h"
 #include "node/stage.h"
@@ -145,6 +146,10 @@ void node_peer_up(void *context, struct peer *peer)
         return;
     }
     members_peer_up(node, peer);
+    for (size_t i = 0; peer->up && i < node->options->group_count; i++) {
+        if (node->groups[i] != NULL)
+            ordering_peer_up(node->groups[i], peer);
+    }
     node_run_deferred(node);
 }
 
@@ -183,6 +188,18 @@ static int take_message(struct covey_node *node, struct peer *peer, const struct
     return group_message(node->groups[message.group], peer, &message);
 }
 
+/* A push on the control lane: to the cluster's table, or to a group's row. */
+static int take_push(struct covey_node *node, struct peer *peer, uint32_t immediate)
+{
+    uint32_t index = immediate & ~IMMEDIATE_GROUP;
+
+    if (!(immediate & IMMEDIATE_GROUP))
+        return members_arrived(node, peer, immediate);
+    if (index >= node->options->group_count || node->groups[index] == NULL)
+        return COVEY_PROTOCOL;
+    return ordering_arrived(node->groups[index], peer);
+}
+
 void node_peer_event(void *context, struct peer *peer, enum fabric_lane lane,
                      const struct fabric_event *event)
 {
@@ -195,7 +212,7 @@ void node_peer_event(void *context, struct peer *peer, enum fabric_lane lane,
         rc = lane == FABRIC_CONTROL ? take_message(node, peer, event) : COVEY_PROTOCOL;
     else if (event->type == FABRIC_ARRIVED)
         rc = lane == FABRIC_DATA ? replication_arrived(node, peer, event->immediate)
-                                 : members_arrived(node, peer, event->immediate);
+                                 : take_push(node, peer, event->immediate);
     else if (event->type == FABRIC_WRITE_DONE && lane == FABRIC_DATA)
         replication_written(node, event->cookie);
     else if (event->type == FABRIC_WRITE_DONE)
@@ -224,6 +241,10 @@ static void post(struct covey_node *node)
 {
     for (size_t i = 0; i < peers_count(node->peers); i++)
         outbox_flush(peers_at(node->peers, i));
+    for (size_t i = 0; i < node->options->group_count; i++) {
+        if (node->groups[i] != NULL)
+            ordering_turn(node->groups[i]);
+    }
     replication_pay_fences(node);
     stage_take_done(node);
     replication_turn(node);

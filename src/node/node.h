@@ -8,7 +8,8 @@
  *      api.c --- request ------>  node.c: turn                  --- call --->  on_object, on_landing, ...
  *                <--- result ---    peers.c     links up and down   <- request --
  *                                   members.c   views: the membership on real links
- *                                   group.c     offers, order, delivery
+ *                                   ordering.c  the order of a group on real links
+ *                                   group.c     what is delivered in a group, and its state
  *                                   replication.c  one session: messages, writes, memory
  *                                   feed.c      work on bytes, done by libuv's worker threads
  *
@@ -30,6 +31,8 @@
 struct replication;
 struct outgoing;
 struct stage;
+struct ordering;
+struct order_entry;
 
 /* --- Queues between threads (calls.c) ------------------------------------------------------------------- */
 
@@ -59,9 +62,11 @@ struct node_counters {
     uint64_t puts, puts_failed, delivered, removed, cancelled, views;
     uint64_t sent_bytes, received_bytes, sent_blocks, received_blocks;
     uint64_t messages_sent, messages_received, turns;
-    uint64_t held_ns;  /* the longest round of a turn */
-    uint64_t wedge_ns; /* of the last view change */
-    uint64_t strays;   /* messages of another view, or of nobody in it: dropped */
+    uint64_t group_sent, group_messages; /* messages of groups: given to this node; delivered here */
+    uint64_t pushes, pushed_bytes;       /* to rows of groups; entries among what was pushed */
+    uint64_t held_ns;                    /* the longest round of a turn */
+    uint64_t wedge_ns;                   /* of the last view change */
+    uint64_t strays;                     /* messages of another view, or of nobody in it: dropped */
 };
 
 struct followup {
@@ -121,7 +126,7 @@ struct covey_node {
     bool stepping;
 
     pthread_mutex_t mutex; /* of the two queues, the groups' states, and `stopped` */
-    pthread_cond_t request_done, call_ready, state_changed;
+    pthread_cond_t request_done, call_ready, state_changed; /* state_changed: also room for messages */
     struct request *requests, **requests_end;
     struct call *calls, **calls_end;
     bool stopped;
@@ -145,13 +150,14 @@ struct covey_group {
     int device;             /* of the store's memory */
     enum covey_state state; /* as last told to the application */
 
-    uint64_t position; /* up to which every decision is noted here; at the leader, the last one given */
-    uint64_t stable;   /* up to which every member has noted them: they can be delivered */
-    uint64_t noted[COVEY_MEMBERS_MAX]; /* at the leader: what the others have noted, by rank in the group */
-    struct delivery *deliveries, **deliveries_end; /* noted, not yet delivered here */
-    struct early *early;                           /* of a view that is not installed here yet */
-    struct removal *removals;                      /* asked for here, not yet done everywhere */
-    struct known_member *told;                     /* the view that the application was told last */
+    struct ordering *ordering;
+    struct delivery *deliveries, **deliveries_end; /* stable, not yet delivered here */
+    atomic_uint_fast64_t undelivered; /* of messages that the application was not told of: bytes */
+    struct request resume;            /* there is room again */
+    atomic_bool resuming;             /* it is submitted */
+    uint64_t sending_bytes;           /* under the node's mutex: of messages that wait for room in the ring */
+    struct removal *removals;         /* asked for here, not yet done everywhere */
+    struct known_member *told;        /* the view that the application was told last */
     uint32_t told_count;
 };
 
@@ -179,8 +185,6 @@ void node_run_deferred(struct covey_node *node);
 /* --- Sending (outbox.c) --- */
 
 void node_send(struct covey_node *node, struct peer *peer, const struct message *message);
-/* To every peer of the group's members. */
-void node_send_group(struct covey_group *group, const struct message *message);
 
 /* --- Peers (node.c) --- */
 
@@ -220,16 +224,26 @@ int group_new(struct covey_node *node, uint16_t index, struct covey_group **grou
 bool group_is_calling(const struct covey_group *group);
 /* End what waits and drop every object. The group itself lives until calls that name it have run. */
 void group_stop(struct covey_group *group);
-/* The lowest-ranked member of the group in the view gives the order. */
-uint32_t group_leader(const struct covey_group *group);
 /* Ids of the group's members in the view, ascending; at most COVEY_MEMBERS_MAX. Returns how many. */
 uint32_t group_members(const struct covey_group *group, uint32_t ids[]);
 int group_message(struct covey_group *group, struct peer *peer, const struct message *message);
-/* Ask the leader for a place in the order. name: for ORDER_REMOVE, else NULL. */
+/* Give it a place in the order. name: for ORDER_REMOVE, else NULL. */
 void group_order(struct covey_group *group, enum order_kind kind, uint64_t id, const char *name);
-/* A view was installed. trim: the last decision of the view before that everyone who stays has noted; 0 where
- * nobody of the group stays. */
-void group_view(struct covey_group *group, uint64_t trim);
+/* Send a message: the request of a struct sending (ordering.h). */
+void group_send(struct covey_node *node, struct request *request);
+/* Wait for room for a message that costs so much, and take it; any thread. 0; COVEY_AGAIN where waiting would
+ * wait for itself: in callbacks, and in a driven node; COVEY_CLOSED. */
+int group_wait_for_room(struct covey_group *group, uint64_t cost);
+void group_made_room(struct covey_group *group, uint64_t cost);
+/* Whether more of what is stable can be taken. */
+bool group_has_room(const struct covey_group *group);
+/* An entry is stable: take it over; then carry out what there is, up to what waits for the application. */
+void group_take(struct covey_group *group, const struct order_entry *entry, uint32_t sender);
+void group_deliver(struct covey_group *group);
+/* The view ends. trim: the last position that everyone who stays has received: deliver up to it. */
+void group_trim(struct covey_group *group, uint64_t trim);
+/* A view was installed. Its entries come behind that position. */
+void group_view(struct covey_group *group, uint64_t position);
 /* This node was left out of the view: what nobody may have delivered is forgotten. */
 void group_start_anew(struct covey_group *group);
 /* It is being closed: nothing is delivered any more but what on_object is told of now. */

@@ -8,6 +8,7 @@ struct outgoing {
     struct outgoing *next, *previous; /* previous: while posted */
     struct fabric_region *region;     /* of data, where the fabric needs one to read it */
     bool push;
+    struct fabric_piece lasting; /* what to push in place of data, if it has bytes */
     uint64_t remote_address, remote_key, immediate;
     size_t bytes;
     uint8_t data[];
@@ -61,7 +62,8 @@ static struct outgoing *outgoing_new(const void *data, size_t bytes)
     if (outgoing == NULL)
         return NULL;
     outgoing->bytes = bytes;
-    memcpy(outgoing->data, data, bytes);
+    if (bytes > 0)
+        memcpy(outgoing->data, data, bytes);
     return outgoing;
 }
 
@@ -98,15 +100,20 @@ void node_send(struct covey_node *node, struct peer *peer, const struct message 
         append(link, outgoing);
 }
 
+static bool is_lasting(const struct outgoing *outgoing)
+{
+    return outgoing->lasting.bytes > 0;
+}
+
 static int post_push(struct peer *peer, const struct outgoing *outgoing)
 {
     struct fabric_piece piece = {outgoing->data, outgoing->bytes, outgoing->region};
-    struct fabric_write write = {.pieces = &piece,
+    struct fabric_write write = {.pieces = is_lasting(outgoing) ? &outgoing->lasting : &piece,
                                  .count = 1,
                                  .remote_address = outgoing->remote_address,
                                  .remote_key = outgoing->remote_key,
                                  .immediate = outgoing->immediate,
-                                 .signalled = true,
+                                 .signalled = !is_lasting(outgoing),
                                  .cookie = (uint64_t)(uintptr_t)outgoing};
 
     return fabric_write(peer->links[FABRIC_CONTROL], &write);
@@ -134,6 +141,38 @@ void outbox_push(struct covey_node *node, struct peer *peer, const void *data, s
     outbox_flush(peer);
 }
 
+void outbox_write(struct covey_node *node, struct peer *peer, const struct fabric_piece *piece,
+                  uint64_t remote_address, uint64_t remote_key, uint64_t immediate)
+{
+    struct fabric_write write = {.pieces = piece,
+                                 .count = 1,
+                                 .remote_address = remote_address,
+                                 .remote_key = remote_key,
+                                 .immediate = immediate};
+    struct outgoing *outgoing;
+
+    if (!outbox_waits(peer) && fabric_write(peer->links[FABRIC_CONTROL], &write) != COVEY_AGAIN)
+        return;
+    outgoing = outgoing_new(NULL, 0);
+    if (outgoing == NULL) {
+        no_memory(node, peer);
+        return;
+    }
+    outgoing->push = true;
+    outgoing->lasting = *piece;
+    outgoing->remote_address = remote_address;
+    outgoing->remote_key = remote_key;
+    outgoing->immediate = immediate;
+    append(peer->user, outgoing);
+}
+
+bool outbox_waits(const struct peer *peer)
+{
+    const struct peer_link *link = peer->user;
+
+    return link->first != NULL;
+}
+
 static void keep_posted(struct peer_link *link, struct outgoing *outgoing)
 {
     outgoing->previous = NULL;
@@ -157,7 +196,7 @@ void outbox_flush(struct peer *peer)
         link->first = outgoing->next;
         if (link->first == NULL)
             link->end = &link->first;
-        if (outgoing->push && rc == 0)
+        if (outgoing->push && rc == 0 && !is_lasting(outgoing))
             keep_posted(link, outgoing);
         else
             outgoing_free(outgoing);
@@ -176,18 +215,4 @@ void outbox_written(struct peer *peer, uint64_t cookie)
     if (outgoing->next != NULL)
         outgoing->next->previous = outgoing->previous;
     outgoing_free(outgoing);
-}
-
-void node_send_group(struct covey_group *group, const struct message *message)
-{
-    struct covey_node *node = group->node;
-    uint32_t ids[COVEY_MEMBERS_MAX];
-    uint32_t count = group_members(group, ids);
-
-    for (uint32_t i = 0; i < count; i++) {
-        struct peer *peer = peers_find(node->peers, ids[i]);
-
-        if (peer != NULL)
-            node_send(node, peer, message);
-    }
 }

@@ -2,7 +2,7 @@
 #ifndef NODE_OUTBOX_H
 #define NODE_OUTBOX_H
 
-/* What goes to a peer on the control lane, in order: messages, and pushes of the table. What the fabric does
+/* What goes to a peer on the control lane, in order: messages, and pushes of rows. What the fabric does
  * not take at once waits here. All of it ends with the link. */
 
 #include "node/node.h"
@@ -29,6 +29,12 @@ void node_send(struct covey_node *node, struct peer *peer, const struct message 
 /* Write bytes (copied) to the peer's memory, with an immediate or FABRIC_IMMEDIATE_NONE. */
 void outbox_push(struct covey_node *node, struct peer *peer, const void *data, size_t bytes,
                  uint64_t remote_address, uint64_t remote_key, uint64_t immediate);
+
+/* The same from memory that lasts until the write is done, behind what waits already. */
+void outbox_write(struct covey_node *node, struct peer *peer, const struct fabric_piece *piece,
+                  uint64_t remote_address, uint64_t remote_key, uint64_t immediate);
+/* Whether anything waits to be posted. */
+bool outbox_waits(const struct peer *peer);
 
 /* Whatever the fabric takes now. */
 void outbox_flush(struct peer *peer);

@@ -720,7 +720,7 @@ bool replication_is_whole(const struct replication *replication)
     return session_state(replication->session) == SESSION_ORDERING;
 }
 
-/* Whose root is no member any more nobody will ask a place for. Everyone concludes that from the view alone,
+/* Whose root is no member any more nobody will give a place. Everyone concludes that from the view alone,
  * so that either all drop it or none. While the link to a root was down it may have given up and could not
  * say so: it is told again that all is here, and answers if it has. */
 static void order_again(struct replication *replication)
@@ -728,8 +728,8 @@ static void order_again(struct replication *replication)
     const struct node_view *view = &replication->node->view;
 
     if (replication->rank == 0)
-        group_order(replication->group, ORDER_COMMIT, replication->id, NULL);
-    else if (!view_has_process(view, replication->party.ids[0], replication->party.incarnations[0]))
+        return; /* what the order has not placed goes on in this view */
+    if (!view_has_process(view, replication->party.ids[0], replication->party.incarnations[0]))
         replication_abort(replication, COVEY_PEER_LOST, "its root was lost before it was delivered");
     else if (replication->root_lost)
         replication_send(replication, &(struct session_action){.type = SESSION_SEND_RECEIVED, .peer = 0});

@@ -148,8 +148,7 @@ void replication_pay_fences(struct covey_node *node);
 /* Received whole, its fate the order's. */
 bool replication_is_whole(const struct replication *replication);
 
-/* A new view: what is whole and has no place asks for one again; where the root is no member it never will.
- */
+/* A new view: what is whole and has no place has none to wait for where the root is no member. */
 void replication_order_again(struct covey_group *group);
 
 /* Give up: before its fate is the order's. */

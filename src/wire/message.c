@@ -11,8 +11,6 @@
  *     REFUSE, FAILED,
  *     CANCEL, FORGET   16 code i32, 20 culprit u32, 24 text
  *     SEAL             16 digest u64
- *     ORDER, ORDERED   16 position u64, 24 view u64, 32 kind u8, 33 name
- *     NOTED, STABLE    16 view u64
  *     TABLE            16 address u64, 24 key u64, 32 row bytes u64, 40 slot u32
  *     HELD             16 first u32, 20 words u16, 22 0 u16, 24 words u64 each
  *     HAVE             16 view u64, 24 digest u64, 32 sealed u8, 33 asks u8, 34 last u8, 35 0, 36 first u32,
@@ -45,7 +43,7 @@
  * and nothing is left of it. */
 struct body {
     const char *name;
-    bool of_group; /* has a group; the others are the cluster's */
+    bool of_cluster; /* can be the cluster's, and then has no group */
     void (*put)(const struct message *message, struct bytes_writer *out);
     bool (*take)(struct bytes_reader *in, struct message *message);
 };
@@ -405,7 +403,7 @@ static bool take_reason(struct bytes_reader *in, struct message *message)
            is_text(reason->text, bytes);
 }
 
-/* --- SEAL, ORDER, TABLE, and the empty ones --------------------------------------------------------------
+/* --- SEAL, TABLE, and the empty ones ---------------------------------------------------------------------
  */
 
 static void put_seal(const struct message *message, struct bytes_writer *out)
@@ -419,17 +417,6 @@ static bool take_seal(struct bytes_reader *in, struct message *message)
     return true;
 }
 
-static void put_view(const struct message *message, struct bytes_writer *out)
-{
-    bytes_put_u64(out, message->view);
-}
-
-static bool take_view(struct bytes_reader *in, struct message *message)
-{
-    message->view = bytes_take_u64(in);
-    return true;
-}
-
 static void put_ask(const struct message *message, struct bytes_writer *out)
 {
     bytes_put_u32(out, message->block);
@@ -439,31 +426,6 @@ static bool take_ask(struct bytes_reader *in, struct message *message)
 {
     message->block = bytes_take_u32(in);
     return message->block < IMMEDIATE_FENCE;
-}
-
-static void put_order(const struct message *message, struct bytes_writer *out)
-{
-    bytes_put_u64(out, message->order.position);
-    bytes_put_u64(out, message->order.view);
-    bytes_put_u8(out, message->order.kind);
-    bytes_put(out, message->order.name, message->order.name_bytes);
-}
-
-static bool take_order(struct bytes_reader *in, struct message *message)
-{
-    struct message_order *order = &message->order;
-    size_t bytes;
-
-    order->position = bytes_take_u64(in);
-    order->view = bytes_take_u64(in);
-    order->kind = bytes_take_u8(in);
-    bytes = in->left;
-    order->name = (const char *)bytes_take(in, bytes);
-    if (bytes > MESSAGE_NAME_MAX || (message->type == MESSAGE_ORDER && order->position != 0))
-        return false;
-    order->name_bytes = (uint8_t)bytes;
-    return (order->kind == ORDER_COMMIT && bytes == 0) ||
-           (order->kind == ORDER_REMOVE && bytes > 0 && is_text(order->name, bytes));
 }
 
 static void put_table(const struct message *message, struct bytes_writer *out)
@@ -500,29 +462,25 @@ static bool take_nothing(struct bytes_reader *in, struct message *message)
 /* --- The whole ------------------------------------------------------------------------------------------ */
 
 static const struct body bodies[] = {
-    [MESSAGE_OFFER] = {"offer", true, put_offer, take_offer},
-    [MESSAGE_MANIFEST] = {"manifest", true, put_manifest, take_manifest},
-    [MESSAGE_ACCEPT] = {"accept", true, put_nothing, take_nothing},
-    [MESSAGE_REFUSE] = {"refuse", true, put_reason, take_reason},
-    [MESSAGE_START] = {"start", true, put_nothing, take_nothing},
-    [MESSAGE_GRANT] = {"grant", true, put_grant, take_grant},
-    [MESSAGE_SEAL] = {"seal", true, put_seal, take_seal},
-    [MESSAGE_RECEIVED] = {"received", true, put_nothing, take_nothing},
-    [MESSAGE_FAILED] = {"failed", true, put_reason, take_reason},
-    [MESSAGE_CANCEL] = {"cancel", true, put_reason, take_reason},
-    [MESSAGE_DELIVERED] = {"delivered", true, put_nothing, take_nothing},
-    [MESSAGE_ORDER] = {"order", true, put_order, take_order},
-    [MESSAGE_ORDERED] = {"ordered", true, put_order, take_order},
-    [MESSAGE_TABLE] = {"table", false, put_table, take_table},
-    [MESSAGE_NOTED] = {"noted", true, put_view, take_view},
-    [MESSAGE_STABLE] = {"stable", true, put_view, take_view},
-    [MESSAGE_HELD] = {"held", true, put_held, take_held},
-    [MESSAGE_HAVE] = {"have", true, put_have, take_have},
-    [MESSAGE_FORGET] = {"forget", true, put_reason, take_reason},
-    [MESSAGE_WANT] = {"want", true, put_want, take_want},
-    [MESSAGE_COMMIT] = {"commit", true, put_nothing, take_nothing},
-    [MESSAGE_ASK] = {"ask", true, put_ask, take_ask},
-    [MESSAGE_CREDIT] = {"credit", true, put_grant, take_grant},
+    [MESSAGE_OFFER] = {"offer", false, put_offer, take_offer},
+    [MESSAGE_MANIFEST] = {"manifest", false, put_manifest, take_manifest},
+    [MESSAGE_ACCEPT] = {"accept", false, put_nothing, take_nothing},
+    [MESSAGE_REFUSE] = {"refuse", false, put_reason, take_reason},
+    [MESSAGE_START] = {"start", false, put_nothing, take_nothing},
+    [MESSAGE_GRANT] = {"grant", false, put_grant, take_grant},
+    [MESSAGE_SEAL] = {"seal", false, put_seal, take_seal},
+    [MESSAGE_RECEIVED] = {"received", false, put_nothing, take_nothing},
+    [MESSAGE_FAILED] = {"failed", false, put_reason, take_reason},
+    [MESSAGE_CANCEL] = {"cancel", false, put_reason, take_reason},
+    [MESSAGE_DELIVERED] = {"delivered", false, put_nothing, take_nothing},
+    [MESSAGE_TABLE] = {"table", true, put_table, take_table},
+    [MESSAGE_HELD] = {"held", false, put_held, take_held},
+    [MESSAGE_HAVE] = {"have", false, put_have, take_have},
+    [MESSAGE_FORGET] = {"forget", false, put_reason, take_reason},
+    [MESSAGE_WANT] = {"want", false, put_want, take_want},
+    [MESSAGE_COMMIT] = {"commit", false, put_nothing, take_nothing},
+    [MESSAGE_ASK] = {"ask", false, put_ask, take_ask},
+    [MESSAGE_CREDIT] = {"credit", false, put_grant, take_grant},
 };
 
 static const struct body *body_of(unsigned type)
@@ -579,11 +537,38 @@ int message_decode(const uint8_t *data, size_t bytes, struct message *message)
     taken.session = bytes_take_u64(&in);
     body = body_of(type);
     if (body == NULL || zero != 0 || bytes > MESSAGE_MAX || length != bytes ||
-        body->of_group == (taken.group == MESSAGE_NO_GROUP))
+        (taken.group == MESSAGE_NO_GROUP && !body->of_cluster))
         return COVEY_PROTOCOL;
     taken.type = type;
     if (!body->take(&in, &taken) || !bytes_done(&in))
         return COVEY_PROTOCOL;
     *message = taken;
     return COVEY_OK;
+}
+
+/* --- Entries ---------------------------------------------------------------------------------------------
+ */
+
+size_t entry_encode(const struct entry *entry, uint8_t out[ENTRY_MAX])
+{
+    struct bytes_writer writer = bytes_write(out, ENTRY_MAX);
+
+    bytes_put_u64(&writer, entry->id);
+    bytes_put(&writer, entry->name, entry->name_bytes);
+    return writer.used;
+}
+
+int entry_decode(uint8_t kind, const void *data, size_t bytes, struct entry *entry)
+{
+    struct bytes_reader in = bytes_read(data, bytes);
+    struct entry taken = {.kind = kind, .id = bytes_take_u64(&in)};
+    size_t name_bytes = in.failed ? 0 : bytes - sizeof(taken.id);
+
+    taken.name = (const char *)bytes_take(&in, name_bytes);
+    taken.name_bytes = (uint8_t)name_bytes;
+    if (in.failed || name_bytes > MESSAGE_NAME_MAX || !is_text(taken.name, name_bytes) ||
+        !((kind == ORDER_COMMIT && name_bytes == 0) || (kind == ORDER_REMOVE && name_bytes > 0)))
+        return COVEY_PROTOCOL;
+    *entry = taken;
+    return 0;
 }

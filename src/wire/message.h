@@ -11,9 +11,8 @@
  *     +--------+--------+----------------+--------------------------------+--------------------------------+
  *     | body, by type ...
  *
- * `group` is the group's index in the configuration, which all nodes of a cluster share; TABLE is the
- * cluster's and has MESSAGE_NO_GROUP. `session` is (root's node id << 48 | sequence), or a position of the
- * group's order.
+ * `group` is the group's index in the configuration, which all nodes of a cluster share; the TABLE that is
+ * the cluster's has MESSAGE_NO_GROUP. `session` is (root's node id << 48 | sequence).
  *
  * message_decode() checks every length and every range that can be checked without knowing the receiver's
  * state; a message that fails is COVEY_PROTOCOL and changes nothing. Decoded strings and arrays point into
@@ -43,6 +42,7 @@
 
 #define IMMEDIATE_SLOTS      UINT32_C(4096)
 #define IMMEDIATE_FENCE      UINT32_C(0xfffff)
+#define IMMEDIATE_GROUP      UINT32_C(0x80000000) /* on the control lane: a push to a group's row */
 
 static inline uint32_t immediate_encode(uint32_t slot, uint32_t block)
 {
@@ -67,11 +67,7 @@ enum message_type {
     MESSAGE_FAILED,
     MESSAGE_CANCEL,
     MESSAGE_DELIVERED, /* also answers an ordered removal */
-    MESSAGE_ORDER,     /* to the view's leader: give this a place in the group's order */
-    MESSAGE_ORDERED,   /* from the leader to all: it has this place */
-    MESSAGE_TABLE,     /* where the receiver's row goes in the sender's table */
-    MESSAGE_NOTED,     /* to the leader: every decision up to position `session` is here */
-    MESSAGE_STABLE,    /* from the leader: everyone has every decision up to position `session` */
+    MESSAGE_TABLE,     /* where the receiver's row goes in the sender's table, or a group's */
     MESSAGE_HELD,      /* before a GRANT: blocks that are here already */
     MESSAGE_HAVE,      /* of the interrupted object `session`: the blocks that are here, page by page */
     MESSAGE_FORGET,    /* the object `session` is unknown, or cannot be finished: why */
@@ -163,22 +159,12 @@ struct message_reason {
     uint16_t text_bytes;
 };
 
-enum order_kind { ORDER_COMMIT = 1, ORDER_REMOVE };
-
-/* ORDER and ORDERED. header.session is the session to commit, or the removal's request number. */
-struct message_order {
-    uint8_t kind;
-    uint64_t view;     /* the sender's */
-    uint64_t position; /* 0 in ORDER */
-    const char *name;  /* ORDER_REMOVE: the object; not terminated */
-    uint8_t name_bytes;
-};
-
-/* A slot of the sender's table (core/table.h) that is the receiver's to write. */
+/* Memory of the sender that is the receiver's to write: a slot of the cluster's table (core/table.h), or,
+ * with a group, its row of the group's order (core/order.h). */
 struct message_table {
     uint64_t address, key; /* for fabric_write */
     uint64_t row_bytes;    /* both sides have the same layout */
-    uint32_t slot;         /* the immediate that announces a push */
+    uint32_t slot;         /* announces a push, as immediate; of a group, with IMMEDIATE_GROUP */
 };
 
 struct message {
@@ -191,12 +177,10 @@ struct message {
         struct message_grant grant;
         struct message_reason reason;
         uint64_t digest; /* SEAL */
-        uint64_t view;   /* NOTED, STABLE: the sender's */
         struct message_blocks held;
         struct message_have have;
         struct message_want want;
         uint32_t block; /* ASK */
-        struct message_order order;
         struct message_table table;
     };
 };
@@ -226,6 +210,29 @@ size_t manifest_put(uint8_t *data, size_t used, size_t capacity, const struct ma
 bool manifest_take(const struct message_page *page, size_t *offset, struct manifest_entry *entry);
 size_t grant_put(uint8_t *data, size_t used, size_t capacity, const struct grant_extent *extent);
 bool grant_take(const struct message_page *page, size_t *offset, struct grant_extent *extent);
+
+/* --- Entries of a group's order --------------------------------------------------------------------------
+ */
+
+enum order_kind {
+    ORDER_COMMIT = 1, /* the object of session `id` is whole at every member of it */
+    ORDER_REMOVE,     /* an object; `id` is the request's, made like a session's */
+    ORDER_MESSAGE     /* bytes of the application */
+};
+
+/* Of ORDER_COMMIT and ORDER_REMOVE: id u64, then the name, to the end. */
+struct entry {
+    uint8_t kind;
+    uint64_t id;
+    const char *name; /* ORDER_REMOVE: the object; not terminated */
+    uint8_t name_bytes;
+};
+#define ENTRY_MAX (8 + MESSAGE_NAME_MAX) /* bytes */
+
+/* Returns the bytes written. */
+size_t entry_encode(const struct entry *entry, uint8_t out[ENTRY_MAX]);
+/* 0, or COVEY_PROTOCOL. The name points into the given bytes. */
+int entry_decode(uint8_t kind, const void *data, size_t bytes, struct entry *entry);
 
 /* "offer", ... for logs; "unknown" otherwise. */
 const char *message_name(enum message_type type);

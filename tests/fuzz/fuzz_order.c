@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/order.h"
+#include "wire/message.h"
 
 #define RING 256
 
@@ -36,10 +37,14 @@ static void fill(char *row, const uint8_t **data, size_t *size)
 static void take_all(struct order *order)
 {
     static uint8_t copy[RING];
-    struct order_entry entry;
+    struct order_entry taken;
+    struct entry entry;
 
-    while (order_next(order, &entry))
-        memcpy(copy, entry.data, entry.bytes);
+    while (order_next(order, &taken)) {
+        memcpy(copy, taken.data, taken.bytes);
+        if (entry_decode(taken.kind, taken.data, taken.bytes, &entry) == 0)
+            memcpy(copy, entry.name, entry.name_bytes);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -46,21 +46,17 @@ static const struct vector vectors[] = {
     {MESSAGE_FAILED, HEADER("09", "0100", "18000000") "d7ffffff" "ffffffff"},
     {MESSAGE_CANCEL, HEADER("0a", "0100", "19000000") "f8ffffff" "02000000" "78"},
     {MESSAGE_DELIVERED, HEADER("0b", "0100", "10000000")},
-    {MESSAGE_ORDER, HEADER("0c", "0100", "25000000") "0000000000000000" "0300000000000000" "02" "6d646c31"},
-    {MESSAGE_ORDERED, HEADER("0d", "0100", "21000000") "0400000001000000" "0300000000000000" "01"},
-    {MESSAGE_TABLE, HEADER("0e", "ffff", "2c000000")
+    {MESSAGE_TABLE, HEADER("0c", "ffff", "2c000000")
         "00f0ffffff7f0000" "8877665544332211" "4002000000000000" "07000000"},
-    {MESSAGE_NOTED, HEADER("0f", "0100", "18000000") "0300000000000000"},
-    {MESSAGE_STABLE, HEADER("10", "0100", "18000000") "0300000000000000"},
-    {MESSAGE_HELD, HEADER("11", "0100", "28000000") "40000000" "0200" "0000"
+    {MESSAGE_HELD, HEADER("0d", "0100", "28000000") "40000000" "0200" "0000"
         "0500000000000000" "0000000000000080"},
-    {MESSAGE_HAVE, HEADER("12", "0100", "34000000") "0300000000000000" "efcdab8967452301" "01" "00" "01" "00"
+    {MESSAGE_HAVE, HEADER("0e", "0100", "34000000") "0300000000000000" "efcdab8967452301" "01" "00" "01" "00"
         "00000000" "0100" "0000" "0700000000000000"},
-    {MESSAGE_FORGET, HEADER("13", "0100", "19000000") "f8ffffff" "02000000" "78"},
-    {MESSAGE_WANT, HEADER("14", "0100", "19000000") "0300000000000000" "02"},
-    {MESSAGE_COMMIT, HEADER("15", "0100", "10000000")},
-    {MESSAGE_ASK, HEADER("16", "0100", "14000000") "feff0f00"},
-    {MESSAGE_CREDIT, HEADER("17", "0100", "3a000000")
+    {MESSAGE_FORGET, HEADER("0f", "0100", "19000000") "f8ffffff" "02000000" "78"},
+    {MESSAGE_WANT, HEADER("10", "0100", "19000000") "0300000000000000" "02"},
+    {MESSAGE_COMMIT, HEADER("11", "0100", "10000000")},
+    {MESSAGE_ASK, HEADER("12", "0100", "14000000") "feff0f00"},
+    {MESSAGE_CREDIT, HEADER("13", "0100", "3a000000")
         "ff0f" "07000000" "0100" "01" "00"
         "0000000000000000" "0000100000000000" "00f0ffffff7f0000" "8877665544332211"},
 };
@@ -233,21 +229,12 @@ START_TEST(test_reason_fields)
 }
 END_TEST
 
-START_TEST(test_seal_order_and_table_fields)
+START_TEST(test_seal_and_table_fields)
 {
     uint8_t data[MESSAGE_MAX];
     struct message message = decoded(MESSAGE_SEAL, data);
 
     ck_assert_uint_eq(message.digest, UINT64_C(0x0123456789abcdef));
-    message = decoded(MESSAGE_ORDER, data);
-    ck_assert_uint_eq(message.order.kind, ORDER_REMOVE);
-    expect_text(message.order.name, message.order.name_bytes, "mdl1");
-    message = decoded(MESSAGE_ORDERED, data);
-    ck_assert_uint_eq(message.order.kind, ORDER_COMMIT);
-    ck_assert_uint_eq(message.order.position, UINT64_C(0x100000004));
-    ck_assert_uint_eq(message.order.view, 3);
-    message = decoded(MESSAGE_STABLE, data);
-    ck_assert_uint_eq(message.view, 3);
     message = decoded(MESSAGE_TABLE, data);
     ck_assert_uint_eq(message.table.address, UINT64_C(0x7ffffffff000));
     ck_assert_uint_eq(message.table.key, UINT64_C(0x1122334455667788));
@@ -276,6 +263,74 @@ START_TEST(test_held_have_and_want_fields)
     message = decoded(MESSAGE_WANT, data);
     ck_assert_uint_eq(message.want.view, 3);
     ck_assert_uint_eq(message.want.purpose, OFFER_PULL);
+}
+END_TEST
+
+/* A row of a group is told of like a slot of the cluster's table. */
+START_TEST(test_a_table_is_the_clusters_or_a_groups)
+{
+    uint8_t data[MESSAGE_MAX];
+    size_t bytes = from_hex(vector_of(MESSAGE_TABLE)->hex, data);
+    struct message message;
+
+    data[2] = 1;
+    data[3] = 0;
+    ck_assert_int_eq(message_decode(data, bytes, &message), 0);
+    ck_assert_uint_eq(message.group, 1);
+}
+END_TEST
+
+static const struct {
+    uint8_t kind;
+    const char *hex;
+    const char *what; /* is wrong; NULL: nothing */
+} entries[] = {
+    {ORDER_COMMIT, "0400000001000300", NULL},
+    {ORDER_REMOVE,
+     "0400000001000300"
+     "6d646c31",
+     NULL},
+    {ORDER_COMMIT, "04000000010003", "less than an id"},
+    {ORDER_COMMIT, "", "nothing"},
+    {ORDER_COMMIT,
+     "0400000001000300"
+     "6d",
+     "a commit with a name"},
+    {ORDER_REMOVE, "0400000001000300", "a removal of nothing"},
+    {ORDER_REMOVE,
+     "0400000001000300"
+     "6d00",
+     "a NUL in the name"},
+    {ORDER_MESSAGE, "0400000001000300", "another kind"},
+    {0, "0400000001000300", "another kind"},
+};
+#define ENTRIES (sizeof(entries) / sizeof(entries[0]))
+
+START_TEST(test_entries_are_checked)
+{
+    uint8_t data[ENTRY_MAX], again[ENTRY_MAX];
+    size_t bytes = from_hex(entries[_i].hex, data);
+    struct entry entry;
+
+    ck_assert_msg((entry_decode(entries[_i].kind, data, bytes, &entry) == 0) == (entries[_i].what == NULL),
+                  "%s", entries[_i].hex);
+    if (entries[_i].what != NULL)
+        return;
+    ck_assert_uint_eq(entry.id, UINT64_C(0x3000100000004));
+    ck_assert_uint_eq(entry_encode(&entry, again), bytes);
+    ck_assert_mem_eq(again, data, bytes);
+}
+END_TEST
+
+START_TEST(test_a_longer_name_than_any_is_no_removal)
+{
+    uint8_t data[ENTRY_MAX + 1];
+    struct entry entry;
+
+    memset(data, 'x', sizeof(data));
+    ck_assert_int_eq(entry_decode(ORDER_REMOVE, data, sizeof(data) - 1, &entry), 0);
+    ck_assert_uint_eq(entry.name_bytes, MESSAGE_NAME_MAX);
+    ck_assert_int_eq(entry_decode(ORDER_REMOVE, data, sizeof(data), &entry), COVEY_PROTOCOL);
 }
 END_TEST
 
@@ -314,8 +369,6 @@ START_TEST(test_shorter_body_is_refused_unless_its_text_is_shorter)
     if (vectors[_i].type == MESSAGE_REFUSE || vectors[_i].type == MESSAGE_CANCEL ||
         vectors[_i].type == MESSAGE_FORGET)
         shortest = 24;
-    else if (vectors[_i].type == MESSAGE_ORDER)
-        shortest = 34;
     for (size_t i = 0; i < bytes; i++) {
         set_length(data, i);
         ck_assert_int_eq(decode(data, i), i < shortest ? COVEY_PROTOCOL : COVEY_OK);
@@ -359,7 +412,6 @@ static const struct {
     {MESSAGE_ACCEPT, 0, "ff", "type 255"},
     {MESSAGE_ACCEPT, 1, "01", "byte 1 is not 0"},
     {MESSAGE_ACCEPT, 2, "ffff", "a group's message without a group"},
-    {MESSAGE_TABLE, 2, "0000", "the cluster's message with a group"},
     {MESSAGE_ACCEPT, 4, "11000000", "length past the end"},
     {MESSAGE_ACCEPT, 4, "0f000000", "length before the end"},
     {MESSAGE_OFFER, 32, "0000000000000000", "blocks of no bytes"},
@@ -403,12 +455,6 @@ static const struct {
     {MESSAGE_REFUSE, 16, "01000000", "a code that is positive"},
     {MESSAGE_REFUSE, 20, "00000100", "a culprit that can be no id"},
     {MESSAGE_REFUSE, 25, "00", "a NUL in the text"},
-    {MESSAGE_ORDER, 16, "0100000000000000", "asked for with a place"},
-    {MESSAGE_ORDER, 32, "00", "unknown kind"},
-    {MESSAGE_ORDER, 32, "03", "unknown kind"},
-    {MESSAGE_ORDER, 32, "01", "a commit with a name"},
-    {MESSAGE_ORDER, 34, "00", "a NUL in the name"},
-    {MESSAGE_ORDERED, 32, "02", "a removal of nothing"},
     {MESSAGE_HELD, 16, "41000000", "blocks from within a word"},
     {MESSAGE_HELD, 16, "c0ff0f00", "blocks past every limit"},
     {MESSAGE_HELD, 20, "0000", "no words"},
@@ -580,7 +626,7 @@ END_TEST
 START_TEST(test_names_of_types)
 {
     ck_assert_str_eq(message_name(MESSAGE_OFFER), "offer");
-    ck_assert_str_eq(message_name(MESSAGE_STABLE), "stable");
+    ck_assert_str_eq(message_name(MESSAGE_TABLE), "table");
     ck_assert_str_eq(message_name(0), "unknown");
     ck_assert_str_eq(message_name(255), "unknown");
 }
@@ -588,8 +634,10 @@ END_TEST
 
 SUITE_MAIN("message", 60, SUITE_LOOP(test_every_type_has_a_vector_that_is_its_only_encoding, VECTORS),
            SUITE_TEST(test_offer_fields), SUITE_TEST(test_manifest_fields), SUITE_TEST(test_grant_fields),
-           SUITE_TEST(test_reason_fields), SUITE_TEST(test_seal_order_and_table_fields),
-           SUITE_TEST(test_held_have_and_want_fields), SUITE_TEST(test_immediate_layout),
+           SUITE_TEST(test_reason_fields), SUITE_TEST(test_seal_and_table_fields),
+           SUITE_TEST(test_held_have_and_want_fields), SUITE_TEST(test_a_table_is_the_clusters_or_a_groups),
+           SUITE_LOOP(test_entries_are_checked, ENTRIES),
+           SUITE_TEST(test_a_longer_name_than_any_is_no_removal), SUITE_TEST(test_immediate_layout),
            SUITE_LOOP(test_cut_at_every_byte_is_refused, VECTORS),
            SUITE_LOOP(test_shorter_body_is_refused_unless_its_text_is_shorter, VECTORS),
            SUITE_LOOP(test_mutations_are_refused_or_mean_something_else, VECTORS),
