@@ -3,8 +3,8 @@
 #define CORE_MUTANT_H
 
 /* Faults that a test builds into a copy of the membership and the order, to show that the checkers of the
- * simulator see them (tests/sim/check_mutants.c, which switches one on at a time). The library is built without:
- * MUTANT() is then the constant false. */
+ * simulator see them (tests/sim/check_mutants.c, which switches one on at a time). The library is built
+ * without: MUTANT() is then the constant false. */
 
 #include <stdbool.h>
 

@@ -263,6 +263,7 @@ void group_set_state(struct covey_group *group, enum covey_state state)
 
     if (group->state == state)
         return;
+    node->work++;
     pthread_mutex_lock(&node->mutex);
     group->state = state;
     pthread_cond_broadcast(&node->state_changed);

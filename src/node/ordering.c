@@ -48,6 +48,7 @@ struct ordering {
     bool entered;  /* in a view */
     uint32_t *ids; /* of its members */
     bool due;      /* a turn has something to do */
+    bool behind;   /* a push waits for room in an outbox */
     struct sending *waiting, **waiting_end;
     struct sending *sent, **sent_end;
 };
@@ -442,37 +443,53 @@ static void push_all(struct ordering *ordering)
         if (!can_push(link))
             continue;
         if (outbox_waits(link->peer))
-            ordering->due = true;
+            ordering->behind = true;
         else
             push_to(ordering, link);
     }
 }
 
-static void hand_out(struct ordering *ordering, bool all)
+/* Returns whether there was anything. */
+static bool hand_out(struct ordering *ordering, bool all)
 {
     struct order_entry entry;
+    bool any = false;
 
-    while ((all || group_has_room(ordering->group)) && order_next(ordering->order, &entry))
+    while ((all || group_has_room(ordering->group)) && order_next(ordering->order, &entry)) {
         group_take(ordering->group, &entry, ordering->ids[entry.rank]);
+        any = true;
+    }
+    return any;
+}
+
+/* What is received is said before anything else is done with it: others wait for that. Returns whether
+ * something was delivered: then there may be more to say, and more room. */
+static bool round_of(struct ordering *ordering)
+{
+    struct covey_group *group = ordering->group;
+    bool any;
+
+    ordering->due = ordering->behind = false;
+    order_advance(ordering->order);
+    if (send_waiting(ordering))
+        order_advance(ordering->order);
+    members_received(group, order_received(ordering->order));
+    push_all(ordering);
+    any = hand_out(ordering, false);
+    group_deliver(group);
+    return any;
 }
 
 void ordering_turn(struct covey_group *group)
 {
     struct ordering *ordering = group->ordering;
 
-    if (!ordering->due || !ordering->entered || group->node->members == NULL || members_wedged(group->node))
+    if (!(ordering->due || ordering->behind) || !ordering->entered || group->node->members == NULL ||
+        members_wedged(group->node))
         return;
-    ordering->due = false;
     look(ordering);
-    order_advance(ordering->order);
-    if (send_waiting(ordering))
-        order_advance(ordering->order);
-    members_received(group, order_received(ordering->order));
-    push_all(ordering);
-    hand_out(ordering, false);
-    group_deliver(group);
-    if (ordering->waiting != NULL && send_waiting(ordering))
-        ordering->due = true;
+    while (round_of(ordering) || ordering->due)
+        ;
 }
 
 void ordering_resume(struct covey_group *group)

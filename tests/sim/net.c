@@ -204,7 +204,7 @@ static void post_write(struct sim_conn *conn, uint32_t from, uint32_t group, uin
     if (torn)
         pieces[1] = post(conn, from, PIECE_WORDS, count, base_ns + drawn(sim, sim->options.jitter_ns));
     for (uint32_t i = 0; i < count; i++) {
-        struct piece *piece = pieces[torn ? rng_below(&sim->rng, 2) : 0];
+        struct piece *piece = pieces[rng_below(&sim->rng, 2)];
         piece->words[piece->count++] = (struct word){.offset = offset + i, .value = words[i]};
     }
     pieces[0]->group = pieces[1]->group = group;

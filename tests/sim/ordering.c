@@ -244,6 +244,7 @@ static void enter(struct sim_process *process, uint32_t group, const struct memb
 
 void ordering_trim(struct sim_process *process, const struct membership_actions *actions)
 {
+    process->forced = actions->view->forced;
     for (uint32_t group = 0; group < SIM_GROUPS; group++) {
         struct sim_group *own = &process->groups[group];
 
@@ -259,6 +260,7 @@ void ordering_trim(struct sim_process *process, const struct membership_actions 
 
 void ordering_enter(struct sim_process *process, const struct membership_actions *actions)
 {
+    process->forced = false;
     for (uint32_t group = 0; group < SIM_GROUPS; group++) {
         if (process->groups[group].selected)
             enter(process, group, actions);
@@ -302,6 +304,7 @@ static void turn(struct sim_process *process, uint32_t group)
     membership_received(process->membership, group, order_received(own->order));
     push(process, group);
     deliver(process, group);
+    push(process, group); /* what was delivered */
 }
 
 void ordering_turn(struct sim_process *process)

@@ -48,6 +48,7 @@ struct sim_process {
 
     struct sim_group groups[SIM_GROUPS];
     struct sim_view *noted; /* the view that it is in; NULL: none yet */
+    bool forced;            /* it leaves that for a forced one: others may trim otherwise */
     uint64_t wedged_ns;     /* since when; 0: not */
 
     /* what the checker saw last in the own row: see check.c */
