@@ -138,12 +138,16 @@ void node_run_requests(struct covey_node *node)
 
 void node_call(struct covey_node *node, struct call *call)
 {
+    bool first;
+
     call->next = NULL;
     pthread_mutex_lock(&node->mutex);
+    first = node->calls == NULL;
     *node->calls_end = call;
     node->calls_end = &call->next;
-    pthread_cond_signal(&node->call_ready);
     pthread_mutex_unlock(&node->mutex);
+    if (first)
+        pthread_cond_signal(&node->call_ready);
 }
 
 static struct call *calls_take(struct covey_node *node)

@@ -43,8 +43,8 @@ void op_end(struct covey_op *op, int result, const char *text)
     if (result != 0)
         snprintf(op->text, sizeof(op->text), "%s", text);
     op->ended = true;
-    pthread_cond_broadcast(&op->ended_condition);
     pthread_mutex_unlock(&op->mutex);
+    pthread_cond_broadcast(&op->ended_condition); /* unlocked: who wakes need not wait again, for the mutex */
     op_unref(op);
 }
 
