@@ -16,6 +16,7 @@
 
 #include <covey/covey.h>
 
+#include "base/name.h"
 #include "control/endpoint.h"
 #include "control/item.h"
 
@@ -45,11 +46,17 @@ void cli_error(const char *format, ...)
     free(text);
 }
 
+static void print_usage(FILE *file, const struct command *command)
+{
+    fprintf(file, "Usage: covey %s%s%s\n", command->name, command->arguments[0] == '\0' ? "" : " ",
+            command->arguments);
+}
+
 int cli_usage(const struct command *command, const char *problem)
 {
     if (problem != NULL)
         cli_error("%s: %s", command->name, problem);
-    fprintf(stderr, "Usage: covey %s %s\n", command->name, command->arguments);
+    print_usage(stderr, command);
     return EXIT_USAGE;
 }
 
@@ -62,7 +69,8 @@ int cli_option(struct cli *cli, const struct command *command, int option)
         return -1;
     }
     if (option == CLI_OPTION_HELP) {
-        printf("Usage: covey %s %s\n%s.\n", command->name, command->arguments, command->summary);
+        print_usage(stdout, command);
+        printf("%s.\n", command->summary);
         return EXIT_SUCCESS;
     }
     return cli_usage(command, NULL);
@@ -94,13 +102,15 @@ int cli_parse(struct cli *cli, const struct command *command, int argc, char **a
 bool cli_check_name(const char *what, const char *name)
 {
     size_t bytes = strlen(name);
-    json_t *text = json_string(name);
-    bool valid = text != NULL && bytes >= 1 && bytes <= COVEY_NAME_MAX;
+    struct fail fail = {0};
 
-    json_decref(text);
-    if (!valid)
-        cli_error("the name of %s has 1 to %d bytes of UTF-8: %s", what, COVEY_NAME_MAX, name);
-    return valid;
+    if (bytes == 0 || bytes > COVEY_NAME_MAX)
+        cli_error("%s: a name has 1 to %d bytes, this has %zu", what, COVEY_NAME_MAX, bytes);
+    else if (name_check_printable(name, bytes, &fail) != 0)
+        cli_error("%s: the name \"%s\": %s", what, name, fail.text);
+    else
+        return true;
+    return false;
 }
 
 /* --- Finding the daemon --------------------------------------------------------------------------------- */

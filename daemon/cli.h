@@ -71,7 +71,7 @@ int cli_count(const struct command *command, int argc, int minimum, int maximum)
 int cli_parse(struct cli *cli, const struct command *command, int argc, char **argv, int minimum,
               int maximum);
 
-/* Whether the operand can be a name in the cluster; false after an error. */
+/* Whether this can be a name in the cluster; false after an error, which begins with what it is a name of. */
 bool cli_check_name(const char *what, const char *name);
 
 /* --- Asking --------------------------------------------------------------------------------------------- */

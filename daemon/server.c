@@ -273,7 +273,11 @@ bool server_close(struct server *server)
 
 static int group_missing(const struct server *server, const char *name, struct fail *fail)
 {
-    fail_set(fail, COVEY_NOT_FOUND, "%s is in no group called %s; its groups:", server->node_name, name);
+    if (name == NULL)
+        fail_set(fail, COVEY_NOT_FOUND, "%s is in %zu groups, name one of them:", server->node_name,
+                 server->group_count);
+    else
+        fail_set(fail, COVEY_NOT_FOUND, "%s is in no group called %s; its groups:", server->node_name, name);
     for (size_t i = 0; i < server->group_count; i++)
         fail_set(fail, COVEY_NOT_FOUND, "%s %s", fail->text, covey_group_name(server->groups[i]));
     return fail->code;
@@ -284,7 +288,7 @@ int server_group(const struct server *server, const char *name, struct covey_gro
     if (server->group_count == 0)
         return fail_set(fail, COVEY_NOT_FOUND, "%s is in no group", server->node_name);
     if (name == NULL && server->group_count > 1)
-        return group_missing(server, "(none given)", fail);
+        return group_missing(server, NULL, fail);
     for (size_t i = 0; i < server->group_count; i++) {
         if (name == NULL || strcmp(covey_group_name(server->groups[i]), name) == 0) {
             *group = server->groups[i];

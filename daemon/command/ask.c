@@ -51,7 +51,7 @@ int command_evict(struct cli *cli, const struct command *command, int argc, char
     if (status >= 0)
         return status;
     request.name = argv[optind];
-    if (!cli_check_name("a node", request.name))
+    if (!cli_check_name("NODE", request.name))
         return EXIT_FAILURE;
     return ask(cli, &request, "node", "was evicted");
 }

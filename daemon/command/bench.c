@@ -161,7 +161,7 @@ int command_bench(struct cli *cli, const struct command *command, int argc, char
     if (status >= 0)
         return status;
     request.group = optind < argc ? argv[optind] : NULL;
-    if (request.group != NULL && !cli_check_name("a group", request.group))
+    if (request.group != NULL && !cli_check_name("GROUP", request.group))
         return EXIT_FAILURE;
     status = run(&bench, &request);
     free(bench.seconds);

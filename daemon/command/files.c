@@ -237,7 +237,7 @@ bool files_expand(char *const *arguments, size_t count, struct file_list *list)
     if (!make_unique(list))
         return false;
     for (size_t i = 0; i < list->count; i++) {
-        if (!cli_check_name("a buffer", list->files[i].name))
+        if (!cli_check_name(list->files[i].path, list->files[i].name))
             return false;
     }
     return true;

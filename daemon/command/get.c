@@ -43,17 +43,20 @@ static bool fails(const char *verb, const char *path)
     return false;
 }
 
+/* -f is for files: a device, say, stays one, also when a link leads to it. */
 static bool check_path(const struct get *get)
 {
     struct stat status;
 
     if (lstat(get->path, &status) != 0)
         return errno == ENOENT || fails("look at", get->path);
-    if (S_ISDIR(status.st_mode))
-        cli_error("%s is there already: name a path that is free", get->path);
+    if (S_ISLNK(status.st_mode) && stat(get->path, &status) != 0)
+        status.st_mode = S_IFREG; /* it leads nowhere: nothing but the link is lost */
+    if (!S_ISREG(status.st_mode))
+        cli_error("%s is there already, and no regular file: name a path that is free", get->path);
     else if (!get->replace)
         cli_error("%s is there already: name a path that is free, or replace the file with -f", get->path);
-    return get->replace && !S_ISDIR(status.st_mode);
+    return get->replace && S_ISREG(status.st_mode);
 }
 
 /* A template for mkstemp() and mkdtemp(), in the directory that PATH is in. */
@@ -353,7 +356,7 @@ int command_get(struct cli *cli, const struct command *command, int argc, char *
         return status;
     request.group = argv[optind];
     request.name = argv[optind + 1];
-    if (!cli_check_name("a group", request.group) || !cli_check_name("an object", request.name))
+    if (!cli_check_name("GROUP", request.group) || !cli_check_name("NAME", request.name))
         return EXIT_FAILURE;
     get.buffers = json_array();
     status = get_object(&get, &request);

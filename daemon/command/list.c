@@ -87,7 +87,7 @@ int command_objects(struct cli *cli, const struct command *command, int argc, ch
     if (status >= 0)
         return status;
     request.group = argv[optind];
-    if (!cli_check_name("a group", request.group))
+    if (!cli_check_name("GROUP", request.group))
         return EXIT_FAILURE;
     return cli_print_list(cli, &request, &list, NULL) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

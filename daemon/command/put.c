@@ -132,7 +132,7 @@ int command_put(struct cli *cli, const struct command *command, int argc, char *
         return status;
     request.group = argv[optind];
     request.name = argv[optind + 1];
-    if (!cli_check_name("a group", request.group) || !cli_check_name("an object", request.name))
+    if (!cli_check_name("GROUP", request.group) || !cli_check_name("NAME", request.name))
         return EXIT_FAILURE;
     if (files_expand(argv + optind + 2, (size_t)(argc - optind - 2), &list))
         status = put(cli, &request, &list);

@@ -15,7 +15,7 @@ int command_rm(struct cli *cli, const struct command *command, int argc, char **
         return status;
     request.group = argv[optind];
     request.name = argv[optind + 1];
-    if (!cli_check_name("a group", request.group) || !cli_check_name("an object", request.name) ||
+    if (!cli_check_name("GROUP", request.group) || !cli_check_name("NAME", request.name) ||
         !cli_ask(cli, &request, NULL, 0, NULL, &done))
         return EXIT_FAILURE;
     if (cli->json)

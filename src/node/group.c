@@ -90,8 +90,9 @@ static int fail_not_running(const struct covey_group *group, int code, const cha
         const struct peer *peer = peers_at(node->peers, i);
 
         if (!peer->up && options_group_selects(group->options, peer->id))
-            return fail_set(fail, code, "group %s %s: member %s %.350s", group->options->name, what,
-                            peer->name, peer->problem[0] != '\0' ? peer->problem : "is not up yet");
+            return fail_set(fail, code, "group %s %s: %.350s%s", group->options->name, what,
+                            peer->problem[0] != '\0' ? peer->problem : peer->name,
+                            peer->problem[0] != '\0' ? "" : " is not up yet");
     }
     return fail_set(fail, code, "group %s %s", group->options->name, what);
 }

@@ -164,7 +164,6 @@ START_TEST(test_wrong_command_line_is_status_64)
     WRONG("view", "--no-such");
     WRONG("view", "--yes");
     WRONG("view", "force", "--watch");
-    WRONG("table", "extra");
     WRONG("evict");
     WRONG("objects");
     WRONG("put", "models", "name");
@@ -179,6 +178,8 @@ START_TEST(test_wrong_command_line_is_status_64)
     WRONG("bench", "--count", "0");
     WRONG("bench", "one", "two");
     WRONG("-n", "n0", "view"); /* beside -s */
+    WRONG("table", "extra");
+    ck_assert_ptr_nonnull(strstr(result.errors, "Usage: covey table\n"));
     node_fini(&node);
 }
 END_TEST
@@ -282,6 +283,8 @@ START_TEST(test_view_without_quorum_is_status_2)
     node_covey(&node, &result, "--json", "view", NULL);
     expect(&result, 2);
     ck_assert_ptr_nonnull(strstr(result.output, "\"quorate\":false"));
+    node_covey(&node, &result, "rm", "models", "object", NULL);
+    expect_error(&result, "group models waits for the view to form: n1 (127.");
     node_fini(&node);
 }
 END_TEST
@@ -526,6 +529,18 @@ START_TEST(test_put_names_the_file_that_it_cannot_take)
     expect_error(&result, "fifo is not a regular file");
     node_covey(&node, &result, "put", "models", "object", empty, NULL);
     expect_error(&result, "has no files");
+    node_file(&node, "empty/new\nline", 10, 1);
+    node_covey(&node, &result, "put", "models", "object", empty, NULL);
+    expect_error(&result, "unprintable character U+000A");
+    expect_error(&result, empty);
+    ck_assert_int_eq(unlink(node_path(&node, "empty/new\nline")), 0);
+    node_file(&node, "empty/\xff", 10, 1);
+    node_covey(&node, &result, "put", "models", "object", empty, NULL);
+    expect_error(&result, "is not UTF-8");
+    expect_error(&result, empty);
+    ck_assert_int_eq(unlink(node_path(&node, "empty/\xff")), 0);
+    node_covey(&node, &result, "put", "models", "", fifo, NULL);
+    expect_error(&result, "NAME: a name has 1 to 255 bytes, this has 0");
     symlink(".", node_path(&node, "empty/loop"));
     node_covey(&node, &result, "put", "models", "object", empty, NULL);
     expect_error(&result, "leads back");
@@ -563,6 +578,39 @@ START_TEST(test_get_leaves_what_is_there)
     node_covey(&node, &result, "get", "models", "object", "-f", "-o", there, NULL);
     expect(&result, 0);
     ck_assert(files_equal(in, there));
+    ck_assert_int_eq(scratch_count(&node), 0);
+    node_fini(&node);
+}
+END_TEST
+
+START_TEST(test_get_replaces_regular_files_only)
+{
+    struct node node;
+    struct result result;
+    struct stat status;
+    const char *in, *fifo, *link, *there;
+
+    node_init(&node, 1);
+    node_start(&node);
+    in = node_file(&node, "in", 1000, 1);
+    put_file(&node, "object", in);
+    fifo = node_path(&node, "fifo");
+    ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+    link = node_path(&node, "link");
+    ck_assert_int_eq(symlink("fifo", link), 0);
+    node_covey(&node, &result, "get", "models", "object", "-f", "-o", fifo, NULL);
+    expect_error(&result, "no regular file");
+    ck_assert(lstat(fifo, &status) == 0 && S_ISFIFO(status.st_mode));
+    node_covey(&node, &result, "get", "models", "object", "-f", "-o", link, NULL);
+    expect_error(&result, "no regular file");
+    ck_assert(lstat(link, &status) == 0 && S_ISLNK(status.st_mode));
+    there = node_file(&node, "there", 10, 9);
+    ck_assert_int_eq(unlink(link), 0);
+    ck_assert_int_eq(symlink("there", link), 0);
+    node_covey(&node, &result, "get", "models", "object", "-f", "-o", link, NULL);
+    expect(&result, 0);
+    ck_assert(files_equal(in, link));
+    ck_assert(files_equal(there, node_file(&node, "same", 10, 9)));
     ck_assert_int_eq(scratch_count(&node), 0);
     node_fini(&node);
 }
@@ -909,6 +957,36 @@ START_TEST(test_bench_tells_of_every_put_and_leaves_no_object)
 }
 END_TEST
 
+/* Write one more group into the configuration, behind those that it has. */
+static void add_group(const struct node *node, const char *name)
+{
+    char text[4096];
+    FILE *file = fopen(node->config, "r+");
+    size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+    char *rest;
+
+    text[bytes] = '\0';
+    rest = strstr(text, " );\ncontrol");
+    ck_assert_ptr_nonnull(rest);
+    ck_assert_int_eq(fseek(file, rest - text, SEEK_SET), 0);
+    fprintf(file, ", { name = \"%s\"; budget = \"1MiB\"; }%s", name, rest);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+START_TEST(test_bench_wants_a_group_where_there_are_two)
+{
+    struct node node;
+    struct result result;
+
+    node_init(&node, 1);
+    add_group(&node, "others");
+    node_start(&node);
+    node_covey(&node, &result, "bench", NULL);
+    expect_error(&result, "n0 is in 2 groups, name one of them: models others");
+    node_fini(&node);
+}
+END_TEST
+
 SUITE_MAIN("covey", 120, SUITE_TEST(test_every_command_names_the_socket_when_no_daemon_runs),
            SUITE_TEST(test_daemon_is_found_by_environment_by_node_or_alone),
            SUITE_TEST(test_wrong_command_line_is_status_64), SUITE_TEST(test_json_has_the_documented_keys),
@@ -921,6 +999,7 @@ SUITE_MAIN("covey", 120, SUITE_TEST(test_every_command_names_the_socket_when_no_
            SUITE_TEST(test_thousands_of_files_are_one_object),
            SUITE_TEST(test_daemon_that_may_open_too_few_files_says_so),
            SUITE_TEST(test_put_names_the_file_that_it_cannot_take), SUITE_TEST(test_get_leaves_what_is_there),
+           SUITE_TEST(test_get_replaces_regular_files_only),
            SUITE_TEST(test_buffer_cannot_lead_out_of_its_directory),
            SUITE_TEST(test_full_disk_is_a_sentence_and_leaves_no_part),
            SUITE_TEST(test_file_size_limit_is_a_sentence_and_leaves_no_part),
@@ -929,4 +1008,5 @@ SUITE_MAIN("covey", 120, SUITE_TEST(test_every_command_names_the_socket_when_no_
            SUITE_TEST(test_daemon_that_answers_nonsense_is_an_error),
            SUITE_TEST(test_names_from_elsewhere_cannot_command_the_terminal),
            SUITE_TEST(test_view_numbers_over_32_bits_are_exact), SUITE_TEST(test_removed_object_is_gone),
-           SUITE_TEST(test_bench_tells_of_every_put_and_leaves_no_object))
+           SUITE_TEST(test_bench_tells_of_every_put_and_leaves_no_object),
+           SUITE_TEST(test_bench_wants_a_group_where_there_are_two))
