@@ -340,7 +340,7 @@ int main(int argc, char **argv)
     if (status >= 0)
         return status;
     if (covey_options_load(arguments.config_path, arguments.node_name, &options) != 0) {
-        fprintf(stderr, "%s\n", covey_options_error());
+        fputs(covey_options_error(), stderr);
         return EXIT_FAILURE;
     }
     if (arguments.check)

@@ -38,13 +38,21 @@ static void tell_manager_end(void)
     notify_send(&ignored, "READY=1");
 }
 
+/* A text whose last line ends without a newline, as every other message does. */
+static char *copy_lines(const char *text)
+{
+    size_t bytes = strlen(text);
+
+    return strndup(text, bytes > 0 && text[bytes - 1] == '\n' ? bytes - 1 : bytes);
+}
+
 static int read_again(struct server *server, char **problem)
 {
     struct covey_options *options;
     int result = covey_options_load(server->config_path, server->node_name, &options);
 
     if (result != 0) {
-        *problem = strdup(covey_options_error());
+        *problem = copy_lines(covey_options_error());
         return result;
     }
     result = covey_node_reload(server->node, options);

@@ -9,13 +9,17 @@
  * slow callback never delays the node's heartbeats. With COVEY_NODE_DRIVEN there are no such threads: the
  * application drives the loop with covey_node_progress() and the callbacks run inside it.
  *
- * Threads     Every function may be called from any thread, callbacks included, unless it says otherwise. In
- * a driven node all calls come from the one thread that drives it. Errors      0 or a negative code of
- * covey/error.h; outputs are written only on success. Memory      Strings and arrays given to a call are
- * copied before it returns. Object bytes never are: the memory of a buffer is lent to the group (see
- * covey_put and on_landing) until on_release names it. Processes   A node belongs to the process that opened
- * it: after fork() every call in the child returns COVEY_FORKED and covey_node_close() there frees nothing of
- * the parent's. The library never exits, prints, installs a signal handler or changes a signal disposition.
+ * Threads: every function may be called from any thread, callbacks included, unless it says otherwise. In a
+ * driven node all calls come from the one thread that drives it.
+ *
+ * Errors: 0 or a negative code of covey/error.h; outputs are written only on success.
+ *
+ * Memory: strings and arrays given to a call are copied before it returns. Object bytes never are: the memory
+ * of a buffer is lent to the group (see covey_put and on_landing) until on_release names it.
+ *
+ * Processes: a node belongs to the process that opened it: after fork() every call in the child returns
+ * COVEY_FORKED and covey_node_close() there frees nothing of the parent's. The library never exits, prints,
+ * installs a signal handler or changes a signal disposition.
  */
 
 #include <stdbool.h>
@@ -70,7 +74,7 @@ enum covey_state {
 int covey_options_load(const char *path, const char *node_name, struct covey_options **options);
 
 /* The lines of the last failed covey_options_load() of this thread, each "FILE:LINE: KEY: what is wrong and
- * what would be right"; "" if there was none. Valid until the next load in this thread. */
+ * what would be right" and a newline; "" if there was none. Valid until the next load in this thread. */
 const char *covey_options_error(void);
 
 /* The effective configuration, defaults filled in, in the syntax of the file. The caller frees the text. */

@@ -242,6 +242,7 @@ START_TEST(test_bad_configuration_creates_nothing)
     ck_assert_int_eq(result.status, 1);
     ck_assert_ptr_nonnull(strstr(result.errors, "clutser"));
     ck_assert_ptr_nonnull(strstr(result.errors, "control_socket"));
+    ck_assert_ptr_null(strstr(result.errors, "\n\n"));
     ck_assert(!exists(node.socket));
     ck_assert(!exists(node_path(&node, "n0.sock.lock")));
     node_fini(&node);
@@ -565,6 +566,7 @@ START_TEST(test_reload_of_a_bad_file_names_its_mistakes)
     node_covey(&node, &result, "reload", NULL);
     ck_assert_int_eq(result.status, 1);
     ck_assert_msg(strstr(result.errors, "clutser") != NULL, "%s", result.errors);
+    ck_assert_ptr_null(strstr(result.errors, "\n\n"));
     node_covey(&node, &result, "groups", NULL);
     ck_assert_int_eq(result.status, 0);
     node_fini(&node);

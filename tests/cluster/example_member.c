@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (covey_options_load(argv[1], argv[2], &options) != 0) {
-        fprintf(stderr, "%s\n", covey_options_error());
+        fputs(covey_options_error(), stderr);
         return 1;
     }
     if (covey_node_open(options, NULL, NULL, &node) != 0) {
