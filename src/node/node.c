@@ -19,6 +19,7 @@
 #include "node/op.h"
 #include "node/ordering.h"
 #include "node/outbox.h"
+#include "node/pool.h"
 #include "node/replication.h"
 #include "node/stage.h"
 
@@ -755,6 +756,16 @@ static int node_start(struct covey_node *node, struct fail *fail)
     return rc;
 }
 
+static int make_loop(struct covey_node *node, struct fail *fail)
+{
+    int rc = pool_begin(fail);
+
+    if (rc != 0)
+        return rc;
+    rc = uv_loop_init(&node->loop);
+    return rc == 0 ? 0 : fail_set(fail, COVEY_NO_MEMORY, "cannot make an event loop: %s", uv_strerror(rc));
+}
+
 int covey_node_open_flags(const struct covey_options *options, const struct covey_callbacks *callbacks,
                           void *context, unsigned flags, struct covey_node **out)
 {
@@ -768,8 +779,7 @@ int covey_node_open_flags(const struct covey_options *options, const struct cove
     else if ((node = node_new(options, callbacks, context, flags)) == NULL)
         rc = fail_set(&fail, COVEY_NO_MEMORY, "no memory for a node");
     else
-        rc = uv_loop_init(&node->loop) != 0 ? fail_set(&fail, COVEY_NO_MEMORY, "cannot make an event loop")
-                                            : 0;
+        rc = make_loop(node, &fail);
     if (rc == 0) {
         rc = node_start(node, &fail);
         if (rc == 0) {

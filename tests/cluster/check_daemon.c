@@ -216,6 +216,39 @@ START_TEST(test_port_in_use_is_named_and_nothing_is_left)
 }
 END_TEST
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SHADOWED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SHADOWED true
+#endif
+#endif
+#ifndef SHADOWED
+#define SHADOWED false
+#endif
+
+START_TEST(test_too_few_threads_are_a_sentence)
+{
+    const rlim_t bytes = 300U << 20; /* the stacks of 64 threads take 512 MiB */
+    const struct rlimit little = {.rlim_cur = bytes, .rlim_max = bytes};
+    struct node node;
+    struct result result;
+
+    if (SHADOWED) {
+        fputs("skipped: a sanitizer's shadow does not fit into a limit of address space\n", stderr);
+        return;
+    }
+    node_init(&node, 1);
+    setenv("UV_THREADPOOL_SIZE", "64", 1);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &little), 0);
+    node_run(&node, &result);
+    ck_assert_int_eq(result.status, 1);
+    ck_assert_msg(strstr(result.errors, "cannot start 64 worker threads") != NULL, "%s", result.errors);
+    ck_assert(!exists(node.socket));
+    node_fini(&node);
+}
+END_TEST
+
 /* Run coveyd with these arguments, the last of which is NULL; its output and errors. */
 static void run_daemon(const struct node *node, struct result *result, const char *const *arguments)
 {
@@ -758,30 +791,28 @@ START_TEST(test_daemon_ends_while_clients_follow_and_hold_objects)
 }
 END_TEST
 
-SUITE_MAIN("daemon", 120, SUITE_TEST(test_daemon_ends_politely_and_leaves_no_file),
-           SUITE_TEST(test_leave_ends_the_daemon_and_says_so),
-           SUITE_TEST(test_second_daemon_changes_nothing_of_the_first),
-           SUITE_TEST(test_killed_daemon_is_replaced),
-           SUITE_TEST(test_what_a_lock_file_holds_does_not_matter),
-           SUITE_TEST(test_file_at_the_path_is_refused_and_kept),
-           SUITE_TEST(test_of_daemons_that_start_at_once_one_lives),
-           SUITE_TEST(test_port_in_use_is_named_and_nothing_is_left),
-           SUITE_TEST(test_bad_configuration_creates_nothing),
-           SUITE_TEST(test_check_prints_the_configuration_and_creates_nothing),
-           SUITE_TEST(test_wrong_command_line_is_status_2),
-           SUITE_TEST(test_socket_path_too_long_is_a_sentence),
-           SUITE_TEST(test_directory_that_cannot_be_written_is_named),
-           SUITE_TEST(test_detached_daemon_answers_when_its_parent_ends),
-           SUITE_TEST(test_detached_daemon_that_cannot_start_is_an_error_of_its_parent),
-           SUITE_TEST(test_ready_is_said_when_the_daemon_answers),
-           SUITE_TEST(test_ready_is_not_said_by_a_daemon_that_fails),
-           SUITE_TEST(test_manager_that_is_not_there_is_not_fatal),
-           SUITE_TEST(test_reload_is_told_with_its_time_and_its_end),
-           SUITE_TEST(test_reload_takes_the_log_level),
-           SUITE_TEST(test_reload_refuses_all_when_anything_else_differs),
-           SUITE_TEST(test_reload_of_a_bad_file_names_its_mistakes),
-           SUITE_TEST(test_clients_that_die_leave_nothing_behind),
-           SUITE_TEST(test_many_clients_at_once_are_served_or_told_why_not),
-           SUITE_TEST(test_hostile_bytes_end_their_connection_only),
-           SUITE_TEST(test_stopped_daemon_is_told_from_a_missing_one),
-           SUITE_TEST(test_daemon_ends_while_clients_follow_and_hold_objects))
+SUITE_MAIN(
+    "daemon", 120, SUITE_TEST(test_daemon_ends_politely_and_leaves_no_file),
+    SUITE_TEST(test_leave_ends_the_daemon_and_says_so),
+    SUITE_TEST(test_second_daemon_changes_nothing_of_the_first), SUITE_TEST(test_killed_daemon_is_replaced),
+    SUITE_TEST(test_what_a_lock_file_holds_does_not_matter),
+    SUITE_TEST(test_file_at_the_path_is_refused_and_kept),
+    SUITE_TEST(test_of_daemons_that_start_at_once_one_lives),
+    SUITE_TEST(test_port_in_use_is_named_and_nothing_is_left),
+    SUITE_TEST(test_too_few_threads_are_a_sentence), SUITE_TEST(test_bad_configuration_creates_nothing),
+    SUITE_TEST(test_check_prints_the_configuration_and_creates_nothing),
+    SUITE_TEST(test_wrong_command_line_is_status_2), SUITE_TEST(test_socket_path_too_long_is_a_sentence),
+    SUITE_TEST(test_directory_that_cannot_be_written_is_named),
+    SUITE_TEST(test_detached_daemon_answers_when_its_parent_ends),
+    SUITE_TEST(test_detached_daemon_that_cannot_start_is_an_error_of_its_parent),
+    SUITE_TEST(test_ready_is_said_when_the_daemon_answers),
+    SUITE_TEST(test_ready_is_not_said_by_a_daemon_that_fails),
+    SUITE_TEST(test_manager_that_is_not_there_is_not_fatal),
+    SUITE_TEST(test_reload_is_told_with_its_time_and_its_end), SUITE_TEST(test_reload_takes_the_log_level),
+    SUITE_TEST(test_reload_refuses_all_when_anything_else_differs),
+    SUITE_TEST(test_reload_of_a_bad_file_names_its_mistakes),
+    SUITE_TEST(test_clients_that_die_leave_nothing_behind),
+    SUITE_TEST(test_many_clients_at_once_are_served_or_told_why_not),
+    SUITE_TEST(test_hostile_bytes_end_their_connection_only),
+    SUITE_TEST(test_stopped_daemon_is_told_from_a_missing_one),
+    SUITE_TEST(test_daemon_ends_while_clients_follow_and_hold_objects))
