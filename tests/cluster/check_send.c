@@ -250,6 +250,45 @@ START_TEST(test_an_operation_tells_the_position)
 }
 END_TEST
 
+/* Whether a version could be read while its callback ran. */
+static void try_to_read(void *context, struct covey_group *group, struct covey_object *object)
+{
+    atomic_int *result = context;
+    struct covey_object *read;
+    int rc = covey_get(group, covey_object_name(object), covey_object_version(object), &read);
+
+    if (rc == 0)
+        covey_object_release(read);
+    atomic_store(result, rc);
+}
+
+/* O11: what an application derives from a version it derives before any reader can have the version, and
+ * every read says which one it is. */
+START_TEST(test_a_version_is_told_of_before_it_can_be_read)
+{
+    static const struct covey_group_callbacks callbacks = {.on_object = try_to_read};
+    struct covey_buffer none = {0};
+    struct covey_object *object;
+    struct nodes nodes;
+    atomic_int result = 1;
+    uint64_t version;
+
+    nodes_configure(&nodes, 2, "", "");
+    nodes_open_one(&nodes, 0, 0, NULL, NULL);
+    nodes_open_one(&nodes, 1, 0, &callbacks, &result);
+    nodes_wait(&nodes);
+    for (int i = 0; i < 20; i++) {
+        version = nodes_put(&nodes, 0, "weights", &none, 1);
+        ck_assert_int_eq(atomic_load(&result), COVEY_NOT_FOUND);
+        ck_assert_int_eq(covey_get(nodes.group[1], "weights", 0, &object), 0);
+        ck_assert_uint_eq(covey_object_version(object), version);
+        covey_object_release(object);
+        atomic_store(&result, 1);
+    }
+    nodes_close(&nodes);
+}
+END_TEST
+
 /* --- Callbacks ------------------------------------------------------------------------------------------ */
 
 struct echo {
@@ -555,7 +594,7 @@ END_TEST
 
 SUITE_MAIN("send", 240, SUITE_TEST(test_all_members_are_told_the_same_in_the_same_order),
            SUITE_TEST(test_a_message_has_a_largest_size), SUITE_TEST(test_an_operation_tells_the_position),
-           SUITE_TEST(test_a_callback_may_send),
+           SUITE_TEST(test_a_version_is_told_of_before_it_can_be_read), SUITE_TEST(test_a_callback_may_send),
            SUITE_TEST(test_a_slow_callback_makes_senders_wait_and_nobody_leave),
            SUITE_TEST(test_a_driven_node_sends_and_does_not_wait_for_itself),
            SUITE_LOOP(test_a_killed_sender_has_delivered_what_the_survivors_deliver, KILL_ROUNDS))
