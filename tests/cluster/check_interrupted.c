@@ -163,6 +163,26 @@ static bool has_object(struct nodes *nodes, size_t i)
     return true;
 }
 
+/* Put until the receiver is killed in the middle of it: on a busy machine a whole object may go by between
+ * two of its looks. */
+static void put_until_killed(struct nodes *nodes, const struct covey_buffer *buffer, pid_t child)
+{
+    struct covey_op *op;
+    int status = 0;
+
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        uint64_t before = bytes_received_by_all(nodes);
+        int landed = atomic_load(&landings);
+
+        ck_assert_int_eq(covey_put(nodes->group[0], "model", buffer, 1, &op), 0);
+        ck_assert_msg(covey_op_wait(op, WAIT_MS) == 0, "%s", covey_op_error(op));
+        covey_op_free(op);
+        ck_assert_int_eq(atomic_load(&landings) - landed, MEMBERS - 2);
+        ck_assert_uint_eq(bytes_received_by_all(nodes) - before, (MEMBERS - 2) * BYTES);
+    }
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 /* T08. A receiver is killed at half of the object, whatever it passes on to others: the put ends well, nobody
  * lands twice, and no block comes twice to anyone. */
 START_TEST(test_put_ends_well_though_a_receiver_is_killed)
@@ -170,7 +190,6 @@ START_TEST(test_put_ends_well_though_a_receiver_is_killed)
     size_t victim = 1 + (size_t)_i / SCHEDULES;
     struct covey_buffer buffer = {.base = malloc(BYTES), .bytes = BYTES};
     struct nodes nodes;
-    struct covey_op *op;
     pid_t child;
 
     configure(&nodes, schedules[_i % SCHEDULES]);
@@ -178,14 +197,9 @@ START_TEST(test_put_ends_well_though_a_receiver_is_killed)
     open_others(&nodes, victim);
     nodes_wait_size(&nodes, 0, MEMBERS);
     pattern_fill(buffer.base, BYTES, 3);
-    ck_assert_int_eq(covey_put(nodes.group[0], "model", &buffer, 1, &op), 0);
-    expect_killed(child);
-    ck_assert_msg(covey_op_wait(op, WAIT_MS) == 0, "%s", covey_op_error(op));
-    covey_op_free(op);
+    put_until_killed(&nodes, &buffer, child);
     for (size_t i = 0; i < MEMBERS; i++)
         ck_assert(i == victim || has_object(&nodes, i));
-    ck_assert_int_eq(atomic_load(&landings), MEMBERS - 2);
-    ck_assert_uint_eq(bytes_received_by_all(&nodes), (MEMBERS - 2) * BYTES);
     nodes_close(&nodes);
     free(buffer.base);
 }
