@@ -9,7 +9,25 @@
  * keeps `state` of its links and the counters of its fabric, except those of regions and links, which
  * fabric.c counts. */
 
+#include <pthread.h>
+#include <signal.h>
+
 #include "fabric/fabric.h"
+
+/* A signal that interrupts what a device does on opening, connecting and registering makes it fail half-way:
+ * none is delivered meanwhile. */
+static inline void fabric_signals_block(sigset_t *before)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static inline void fabric_signals_restore(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
 
 enum fabric_link_state {
     FABRIC_LINK_STARTING, /* connecting, expecting or accepting */
@@ -65,6 +83,6 @@ struct fabric_region {
     struct fabric *fabric;
 };
 
-extern const struct fabric_backend fabric_ofi;
+extern const struct fabric_backend fabric_ofi, fabric_verbs;
 
 #endif

@@ -2,14 +2,20 @@
 #include "fabric/fabric.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "fabric/backend.h"
 
 int fabric_open(const struct fabric_options *options, struct fabric **fabric, struct fail *fail)
 {
-    const struct fabric_backend *backend = &fabric_ofi;
-    int error = backend->open(options, fabric, fail);
+    const struct fabric_backend *backend =
+        strcmp(options->provider, "verbs") == 0 ? &fabric_verbs : &fabric_ofi;
+    sigset_t signals;
+    int error;
 
+    fabric_signals_block(&signals);
+    error = backend->open(options, fabric, fail);
+    fabric_signals_restore(&signals);
     if (error != 0)
         return error;
     (*fabric)->backend = backend;
@@ -20,11 +26,15 @@ int fabric_open(const struct fabric_options *options, struct fabric **fabric, st
 
 void fabric_close(struct fabric *fabric)
 {
+    sigset_t signals;
+
     if (fabric == NULL)
         return;
     assert(fabric->links == 0);
     assert(fabric->regions == 0);
+    fabric_signals_block(&signals);
     fabric->backend->close(fabric);
+    fabric_signals_restore(&signals);
 }
 
 const struct fabric_limits *fabric_limits(const struct fabric *fabric)
@@ -56,8 +66,12 @@ int fabric_link_connect(struct fabric *fabric, enum fabric_lane lane, const uint
                         size_t address_bytes, const uint8_t token[FABRIC_TOKEN_BYTES], void *context,
                         struct fabric_link **link, struct fail *fail)
 {
-    int error = fabric->backend->link_connect(fabric, lane, address, address_bytes, token, link, fail);
+    sigset_t signals;
+    int error;
 
+    fabric_signals_block(&signals);
+    error = fabric->backend->link_connect(fabric, lane, address, address_bytes, token, link, fail);
+    fabric_signals_restore(&signals);
     if (error == 0)
         link_begin(fabric, *link, lane, context);
     return error;
@@ -148,10 +162,13 @@ bool fabric_needs_local(const struct fabric *fabric)
 int fabric_register(struct fabric *fabric, void *base, size_t bytes, enum covey_memory memory, int device,
                     bool remote, struct fabric_region **region, struct fail *fail)
 {
+    sigset_t signals;
     int error;
 
     assert(bytes > 0);
+    fabric_signals_block(&signals);
     error = fabric->backend->register_memory(fabric, base, bytes, memory, device, remote, region, fail);
+    fabric_signals_restore(&signals);
     if (error == 0) {
         (*region)->fabric = fabric;
         fabric->regions++;
@@ -161,9 +178,13 @@ int fabric_register(struct fabric *fabric, void *base, size_t bytes, enum covey_
 
 void fabric_deregister(struct fabric_region *region)
 {
+    sigset_t signals;
+
     assert(region->fabric->regions > 0);
     region->fabric->regions--;
+    fabric_signals_block(&signals);
     region->fabric->backend->deregister(region);
+    fabric_signals_restore(&signals);
 }
 
 void fabric_region_remote(const struct fabric_region *region, uint64_t *address, uint64_t *key)

@@ -47,7 +47,7 @@ enum fabric_lane {
 #define FABRIC_IMMEDIATE_NONE UINT64_MAX
 
 struct fabric_options {
-    const char *provider;           /* "tcp", "verbs", or libfabric's name of one */
+    const char *provider;           /* "tcp", "verbs", or "ofi:" and libfabric's name of one */
     const struct sockaddr *address; /* listen here (its port is not used) and connect from here */
     size_t address_bytes;
     const struct log *log;
@@ -132,7 +132,8 @@ void fabric_link_close(struct fabric_link *link);
 /* After FABRIC_LINK_DOWN was delivered. */
 void fabric_link_free(struct fabric_link *link);
 
-/* Post a write. COVEY_AGAIN when limits.outstanding are posted: a WRITE_DONE of the link (or, for unsignalled
+/* Post a write. COVEY_AGAIN when limits.outstanding are posted, or the peer has no receive left for an
+ * immediate: a WRITE_DONE of the link (or, for unsignalled
  * writes, a later poll) makes room. COVEY_INVALID for more than limits.write_bytes or pieces. COVEY_PEER_LOST
  * on a link that is not up. The local memory must stay until WRITE_DONE or LINK_DOWN. */
 int fabric_write(struct fabric_link *link, const struct fabric_write *write);

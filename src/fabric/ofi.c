@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fabric/address.h"
+
 #define API_VERSION        FI_VERSION(1, 17)
 #define LINKS_MAX          (COVEY_MEMBERS_MAX * FABRIC_LANES)
 #define CONNECT_TIMEOUT_NS UINT64_C(10000000000)
@@ -63,52 +65,6 @@ int ofi_error(int fi_error)
     }
 }
 
-/* --- Addresses ------------------------------------------------------------------------------------------ */
-
-/* Of any node, in any byte order:
- *
- *     0        1        2                4
- *     +--------+--------+----------------+------- ... -------+
- *     | 4 or 6 | 0      | port, big end  | 4 or 16 bytes     |
- *     +--------+--------+----------------+------- ... -------+
- */
-#define ADDRESS_HEADER_BYTES 4
-
-static size_t address_encode(const struct sockaddr_storage *from, uint8_t out[FABRIC_ADDRESS_MAX])
-{
-    const struct sockaddr_in *in4 = (const struct sockaddr_in *)from;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)from;
-    bool four = from->ss_family == AF_INET;
-    size_t bytes = four ? sizeof(in4->sin_addr) : sizeof(in6->sin6_addr);
-
-    out[0] = four ? 4 : 6;
-    out[1] = 0;
-    memcpy(out + 2, four ? &in4->sin_port : &in6->sin6_port, 2);
-    memcpy(out + ADDRESS_HEADER_BYTES, four ? (const void *)&in4->sin_addr : &in6->sin6_addr, bytes);
-    return ADDRESS_HEADER_BYTES + bytes;
-}
-
-size_t ofi_address_decode(const uint8_t *address, size_t bytes, struct sockaddr_storage *out)
-{
-    struct sockaddr_in *in4 = (struct sockaddr_in *)out;
-    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)out;
-
-    memset(out, 0, sizeof(*out));
-    if (bytes == ADDRESS_HEADER_BYTES + sizeof(in4->sin_addr) && address[0] == 4 && address[1] == 0) {
-        in4->sin_family = AF_INET;
-        memcpy(&in4->sin_port, address + 2, 2);
-        memcpy(&in4->sin_addr, address + ADDRESS_HEADER_BYTES, sizeof(in4->sin_addr));
-        return sizeof(*in4);
-    }
-    if (bytes == ADDRESS_HEADER_BYTES + sizeof(in6->sin6_addr) && address[0] == 6 && address[1] == 0) {
-        in6->sin6_family = AF_INET6;
-        memcpy(&in6->sin6_port, address + 2, 2);
-        memcpy(&in6->sin6_addr, address + ADDRESS_HEADER_BYTES, sizeof(in6->sin6_addr));
-        return sizeof(*in6);
-    }
-    return 0;
-}
-
 static size_t ofi_address(const struct fabric *fabric, uint8_t address[FABRIC_ADDRESS_MAX])
 {
     const struct ofi *ofi = ofi_of(fabric);
@@ -121,7 +77,7 @@ static size_t ofi_address(const struct fabric *fabric, uint8_t address[FABRIC_AD
 
 static int fail_step(struct ofi *ofi, const char *step, int error, struct fail *fail)
 {
-    return fail_set(fail, COVEY_FABRIC, "provider %s: %s: %s", ofi->provider, step, fi_strerror(abs(error)));
+    return fail_set(fail, COVEY_FABRIC, "provider %s: %s: %s", ofi->name, step, fi_strerror(abs(error)));
 }
 
 static struct fi_info *hints_new(const char *provider, int family)
@@ -150,7 +106,7 @@ static int fail_unsupported(const struct ofi *ofi, const char *host, int error, 
 {
     return fail_set(fail, COVEY_UNSUPPORTED,
                     "provider %s cannot serve address %s here: %s (`fi_info -p %s` shows what it can)",
-                    ofi->provider, host, fi_strerror(abs(error)), ofi->provider);
+                    ofi->name, host, fi_strerror(abs(error)), ofi->provider);
 }
 
 /* Providers that pin memory keep a registration alive in a cache of theirs after it was closed, with access
@@ -177,7 +133,7 @@ static int info_open(struct ofi *ofi, const struct fabric_options *options, stru
     cache_forbid(ofi);
     hints = hints_new(ofi->provider, family);
     if (hints == NULL)
-        return fail_set(fail, COVEY_NO_MEMORY, "no memory to open provider %s", ofi->provider);
+        return fail_set(fail, COVEY_NO_MEMORY, "no memory to open provider %s", ofi->name);
     error = fi_getinfo(API_VERSION, host, NULL, FI_SOURCE | FI_NUMERICHOST, hints, &ofi->info);
     fi_freeinfo(hints);
     if (error != 0)
@@ -206,8 +162,8 @@ static int limits_take(struct ofi *ofi, struct fail *fail)
         return fail_set(fail, COVEY_UNSUPPORTED,
                         "provider %s gathers %zu pieces, sends %zu bytes at once, queues %zu sends and %zu "
                         "receives and carries %zu bytes of completion data: too little for Covey",
-                        ofi->provider, info->tx_attr->iov_limit, info->ep_attr->max_msg_size,
-                        info->tx_attr->size, info->rx_attr->size, info->domain_attr->cq_data_size);
+                        ofi->name, info->tx_attr->iov_limit, info->ep_attr->max_msg_size, info->tx_attr->size,
+                        info->rx_attr->size, info->domain_attr->cq_data_size);
     return 0;
 }
 
@@ -321,6 +277,16 @@ static void ofi_close(struct fabric *fabric)
     free(ofi);
 }
 
+/* "tcp" and "ofi:tcp" are the same, but "verbs" is a backend of its own. */
+static void provider_name(struct ofi *ofi, const char *provider)
+{
+    if (strncmp(provider, "ofi:", 4) == 0)
+        provider += 4;
+    snprintf(ofi->provider, sizeof(ofi->provider), "%s", provider);
+    snprintf(ofi->name, sizeof(ofi->name), "%s%s", strcmp(provider, "tcp") == 0 ? "" : "ofi:", ofi->provider);
+    ofi->base.provider = ofi->name;
+}
+
 static int ofi_open(const struct fabric_options *options, struct fabric **fabric, struct fail *fail)
 {
     struct ofi *ofi = calloc(1, sizeof(*ofi));
@@ -334,8 +300,7 @@ static int ofi_open(const struct fabric_options *options, struct fabric **fabric
         options->connect_timeout_ns > 0 ? options->connect_timeout_ns : CONNECT_TIMEOUT_NS;
     ofi->ending.last = &ofi->ending.first;
     ofi->ended.last = &ofi->ended.first;
-    snprintf(ofi->provider, sizeof(ofi->provider), "%s", options->provider);
-    ofi->base.provider = ofi->provider;
+    provider_name(ofi, options->provider);
 
     error = info_open(ofi, options, fail);
     if (error == 0)
@@ -365,8 +330,8 @@ static int fail_register(const struct ofi *ofi, size_t bytes, int error, struct 
             fail, COVEY_NO_MEMORY,
             "provider %s cannot register %zu bytes: the limit of locked memory is %llu bytes; raise "
             "it (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit)",
-            ofi->provider, bytes, (unsigned long long)limit.rlim_cur);
-    return fail_set(fail, ofi_error(error), "provider %s cannot register %zu bytes: %s", ofi->provider, bytes,
+            ofi->name, bytes, (unsigned long long)limit.rlim_cur);
+    return fail_set(fail, ofi_error(error), "provider %s cannot register %zu bytes: %s", ofi->name, bytes,
                     fi_strerror(abs(error)));
 }
 
@@ -387,7 +352,7 @@ static int ofi_register(struct fabric *fabric, void *base, size_t bytes, enum co
 
     (void)device;
     if (memory != COVEY_MEMORY_HOST)
-        return fail_set(fail, COVEY_UNSUPPORTED, "provider %s reaches host memory only", ofi->provider);
+        return fail_set(fail, COVEY_UNSUPPORTED, "provider %s reaches host memory only", ofi->name);
     region = calloc(1, sizeof(*region));
     if (region == NULL)
         return fail_set(fail, COVEY_NO_MEMORY, "no memory for a registration");

@@ -127,7 +127,8 @@ struct ofi_list {
 struct ofi {
     struct fabric base;
     struct log log;
-    char provider[32];
+    char provider[32]; /* libfabric's name; base.provider is ours: "tcp", or "ofi:" before it */
+    char name[40];
 
     struct fi_info *info;
     struct fid_fabric *fabric;
@@ -196,8 +197,6 @@ void ofi_list_append(struct ofi_list *list, struct ofi_link *link);
 int ofi_error(int fi_error); /* libfabric's number, positive or negative, as one of ours */
 int ofi_register_raw(struct ofi *ofi, void *base, size_t bytes, uint64_t access, struct fid_mr **mr,
                      struct fail *fail);
-/* Returns the socket address (static size by family), 0 if the bytes are none. */
-size_t ofi_address_decode(const uint8_t *address, size_t bytes, struct sockaddr_storage *out);
 
 /* ofi_link.c */
 int ofi_link_connect(struct fabric *fabric, enum fabric_lane lane, const uint8_t *address,

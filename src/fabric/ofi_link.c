@@ -7,6 +7,8 @@
 
 #include <sodium.h>
 
+#include "fabric/address.h"
+
 #define MAGIC0   'C'
 #define MAGIC1   'V'
 #define MAGIC2   1                   /* version of this layout */
@@ -77,7 +79,7 @@ static int slot_take(struct ofi *ofi, struct ofi_link *link, struct fail *fail)
             used++;
     }
     if (used >= ofi->links_max)
-        return fail_set(fail, COVEY_NO_MEMORY, "provider %s has room for %u links", ofi->provider,
+        return fail_set(fail, COVEY_NO_MEMORY, "provider %s has room for %u links", ofi->name,
                         ofi->links_max);
     if (used == ofi->slot_count) {
         slot = used;
@@ -243,7 +245,7 @@ static int endpoint_open(struct ofi_link *link, struct fi_info *info, struct fai
         error = endpoint_start(link);
     if (error != 0) {
         endpoint_close(link);
-        return fail_set(fail, ofi_error(error), "provider %s cannot make an endpoint: %s", ofi->provider,
+        return fail_set(fail, ofi_error(error), "provider %s cannot make an endpoint: %s", ofi->name,
                         fi_strerror(-error));
     }
     return 0;
@@ -316,13 +318,13 @@ int ofi_link_connect(struct fabric *fabric, enum fabric_lane lane, const uint8_t
 {
     struct ofi *ofi = ofi_of(fabric);
     struct sockaddr_storage to;
-    size_t to_bytes = ofi_address_decode(address, address_bytes, &to);
+    size_t to_bytes = address_decode(address, address_bytes, &to);
     struct ofi_link *link;
     int error;
 
     if (to_bytes != ofi->info->src_addrlen)
         return fail_set(fail, COVEY_INVALID, "the peer's fabric address is not one of provider %s",
-                        ofi->provider);
+                        ofi->name);
     error = link_new(ofi, lane, token, &link, fail);
     if (error != 0)
         return error;
@@ -383,9 +385,11 @@ static void link_accept(struct ofi_link *link, struct fi_info *info)
 void ofi_link_request(struct ofi *ofi, struct fi_info *info, const uint8_t *data, size_t bytes)
 {
     struct ofi_link *link = NULL;
+    sigset_t signals;
     uint32_t peer_id;
     uint8_t lane;
 
+    fabric_signals_block(&signals);
     if (bytes >= OFI_REQUEST_BYTES && answer_decode(data, bytes, &lane, &peer_id))
         link = link_expecting(ofi, lane, data + OFI_ANSWER_BYTES);
     if (link == NULL) {
@@ -396,6 +400,7 @@ void ofi_link_request(struct ofi *ofi, struct fi_info *info, const uint8_t *data
         link_accept(link, info);
     }
     fi_freeinfo(info);
+    fabric_signals_restore(&signals);
 }
 
 bool ofi_link_connected(struct ofi_link *link, const uint8_t *data, size_t bytes)
@@ -472,12 +477,16 @@ static void repost_forget(struct ofi_link *link)
 
 void ofi_link_shut(struct ofi_link *link)
 {
+    sigset_t signals;
+
     repost_forget(link);
+    fabric_signals_block(&signals);
     if (link->ep != NULL) {
         fi_shutdown(link->ep, 0);
         fi_close(&link->ep->fid);
         link->ep = NULL;
     }
+    fabric_signals_restore(&signals);
     slot_retire(link->ofi, link);
 }
 

@@ -686,8 +686,6 @@ static int make_fabric(struct covey_node *node, struct fail *fail)
 
     if (strcmp(provider, "auto") == 0)
         provider = "tcp";
-    else if (strncmp(provider, "ofi:", 4) == 0)
-        provider += 4;
     fabric.provider = provider;
     return fabric_open(&fabric, &node->fabric, fail);
 }
