@@ -686,10 +686,19 @@ static struct delivery *delivery_new(struct covey_group *group, const struct ord
     return delivery;
 }
 
+/* What has its place is not given up, unless nothing is delivered any more. */
+static void set_decided(struct covey_group *group, const struct delivery *delivery, bool decided)
+{
+    struct replication *replication =
+        delivery->kind == ORDER_COMMIT ? replication_find(group->node, delivery->id) : NULL;
+
+    if (replication != NULL)
+        replication->decided = decided;
+}
+
 void group_take(struct covey_group *group, const struct order_entry *entry, uint32_t sender)
 {
     struct delivery *delivery = delivery_new(group, entry, sender);
-    struct replication *replication;
 
     if (sender == group->node->options->self.id) {
         struct sending *sending = ordering_delivered(group);
@@ -704,9 +713,7 @@ void group_take(struct covey_group *group, const struct order_entry *entry, uint
     }
     if (delivery->kind == ORDER_MESSAGE)
         atomic_fetch_add(&group->undelivered, delivery->bytes + MESSAGE_COST);
-    replication = delivery->kind == ORDER_COMMIT ? replication_find(group->node, delivery->id) : NULL;
-    if (replication != NULL)
-        replication->decided = true;
+    set_decided(group, delivery, true);
     *group->deliveries_end = delivery;
     group->deliveries_end = &delivery->next;
 }
@@ -876,6 +883,7 @@ static void forget_deliveries(struct covey_group *group)
         *link = delivery->next;
         if (delivery->kind == ORDER_MESSAGE)
             atomic_fetch_sub(&group->undelivered, delivery->bytes + MESSAGE_COST);
+        set_decided(group, delivery, false);
         free(delivery);
     }
 }
