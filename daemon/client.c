@@ -22,7 +22,7 @@ static serve_function *const serve[REQUEST_KINDS] = {
     [REQUEST_STORE] = serve_store,   [REQUEST_REMOVE] = serve_remove, [REQUEST_STATS] = serve_stats,
     [REQUEST_EVENTS] = serve_events, [REQUEST_BENCH] = serve_bench,   [REQUEST_RELOAD] = serve_reload,
     [REQUEST_LEAVE] = serve_leave,   [REQUEST_EVICT] = serve_evict,   [REQUEST_FORCE] = serve_force,
-    [REQUEST_TABLE] = serve_table,
+    [REQUEST_TABLE] = serve_table,   [REQUEST_ROUTE] = serve_route,
 };
 
 /* --- Replies -------------------------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@ static const struct command commands[] = {
     {"get", "[-f] [-v VERSION] -o PATH GROUP NAME", "Write an object to a file, or to a directory",
      command_get},
     {"rm", "GROUP NAME", "Remove an object from every member", command_rm},
+    {"route", "[NODE]", "Show how bytes reach the other nodes from each kind of memory", command_route},
     {"stats", "", "Show the node's counters", command_stats},
     {"events", "[--follow]", "Show what happened to members and objects", command_events},
     {"bench", "[--bytes SIZE] [--count N] [GROUP]", "Measure puts in a group", command_bench},

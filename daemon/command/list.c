@@ -123,3 +123,37 @@ int command_stats(struct cli *cli, const struct command *command, int argc, char
         return status;
     return cli_print_list(cli, &request, &list, NULL) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
+
+/* --- route ---------------------------------------------------------------------------------------------- */
+
+static const struct column route_columns[] = {
+    {"NODE", false}, {"MEMORY", false}, {"TRANSPORT", false}, {"WAY", false}, {"", false}};
+
+static void add_route(struct table *table, const json_t *route)
+{
+    const char *transport = item_get_text(route, "transport");
+
+    table_cell(table, "%s", item_get_text(route, "name"));
+    table_cell(table, "%s", item_get_text(route, "memory"));
+    table_cell(table, "%s", transport[0] != '\0' ? transport : "-");
+    if (transport[0] == '\0')
+        table_cell(table, "-");
+    else
+        table_cell(table, "%s", json_is_true(json_object_get(route, "staged")) ? "staged" : "direct");
+    table_cell(table, "%s", item_get_text(route, "text"));
+}
+
+int command_route(struct cli *cli, const struct command *command, int argc, char **argv)
+{
+    static const struct cli_list list = {"routes", route_columns,
+                                         sizeof(route_columns) / sizeof(route_columns[0]), add_route, NULL};
+    struct request request = {.kind = REQUEST_ROUTE};
+    int status = cli_parse(cli, command, argc, argv, 0, 1);
+
+    if (status >= 0)
+        return status;
+    request.name = argv[optind];
+    if (request.name != NULL && !cli_check_name("a node", request.name))
+        return EXIT_FAILURE;
+    return cli_print_list(cli, &request, &list, NULL) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

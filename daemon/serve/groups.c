@@ -112,3 +112,71 @@ int serve_stats(struct client *client, const struct request *request)
         return page.result;
     return client_send(client, REPLY_DONE, json_object());
 }
+
+/* --- route ---------------------------------------------------------------------------------------------- */
+
+static json_t *route_item(const struct covey_member *member, const char *memory,
+                          const struct covey_route *route, const char *problem)
+{
+    bool known = problem == NULL;
+
+    return json_pack("{s:o, s:o, s:s, s:o, s:b, s:o}", "id", item_u64(member->id), "name",
+                     item_text(member->name), "memory", memory, "transport",
+                     known ? item_text(route->transport) : json_null(), "staged", known && route->staged,
+                     "text", item_text(known ? route->text : problem));
+}
+
+static void add_routes(struct page *page, const struct client *client, struct covey_group *group,
+                       const struct covey_member *member)
+{
+    static const char *const names[] = {"host", "cuda"};
+    static const enum covey_memory kinds[] = {COVEY_MEMORY_HOST, COVEY_MEMORY_CUDA};
+    struct covey_route route;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        int result = covey_route(group, member->id, kinds[i], &route);
+
+        page_add(page, route_item(member, names[i], &route,
+                                  result != 0 ? covey_error_detail(client->server->node) : NULL));
+    }
+}
+
+static bool is_called(const struct covey_member *member, const char *name)
+{
+    char id[16];
+
+    snprintf(id, sizeof(id), "%u", member->id);
+    return name == NULL || strcmp(name, member->name) == 0 || strcmp(name, id) == 0;
+}
+
+int serve_route(struct client *client, const struct request *request)
+{
+    const struct server *server = client->server;
+    struct fail fail = {0};
+    struct covey_view view;
+    struct page page;
+    size_t found = 0;
+    int result;
+
+    if (server->group_count == 0) {
+        fail_set(&fail, COVEY_NOT_FOUND, "%s is in no group: nothing is sent", server->node_name);
+        return client_fail(client, &fail);
+    }
+    result = covey_node_view(server->node, &view);
+    if (result != 0)
+        return client_fail_node(client, result);
+    page_begin(&page, client);
+    for (uint32_t i = 0; i < view.count && page.result == 0; i++) {
+        if (!is_called(&view.members[i], request->name))
+            continue;
+        found++;
+        add_routes(&page, client, server->groups[0], &view.members[i]);
+    }
+    covey_view_free(&view);
+    if (page_end(&page) != 0)
+        return page.result;
+    if (found > 0)
+        return client_send(client, REPLY_DONE, json_object());
+    fail_set(&fail, COVEY_NOT_FOUND, "no node is called %s", request->name != NULL ? request->name : "so");
+    return client_fail(client, &fail);
+}

@@ -17,6 +17,7 @@ int serve_put(struct client *client, const struct request *request);
 int serve_open(struct client *client, const struct request *request);
 int serve_store(struct client *client, const struct request *request);
 int serve_remove(struct client *client, const struct request *request);
+int serve_route(struct client *client, const struct request *request);
 int serve_stats(struct client *client, const struct request *request);
 int serve_events(struct client *client, const struct request *request);
 int serve_bench(struct client *client, const struct request *request);

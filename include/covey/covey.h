@@ -315,6 +315,20 @@ struct covey_group_info {
 };
 int covey_group_info(const struct covey_group *group, struct covey_group_info *info);
 
+/* How bytes of this node's memory of a kind reach a node. */
+struct covey_route {
+    char transport[32]; /* "tcp", "verbs", ...; "none": it is this node */
+    bool staged;        /* through the staging region; else straight from where they are */
+    char text[256];     /* why not a better way, and what would mend it; "" where there is none */
+};
+
+/* The route that a put takes from memory of this kind to the node called node_id; to land in device memory is
+ * the other node's own matter, and has the same route there. Known before anything moves. COVEY_NOT_FOUND for
+ * an id that is neither configured nor known, COVEY_UNSUPPORTED where this machine has no such memory: the
+ * detail says what is missing. */
+int covey_route(struct covey_group *group, uint32_t node_id, enum covey_memory memory,
+                struct covey_route *route);
+
 /* --- Operations ----------------------------------------------------------------------------------------- */
 
 /* Replicate buffers[0..count) as the next version of the object called name: every member delivers it or none

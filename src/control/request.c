@@ -60,6 +60,7 @@ static const struct form {
     [REQUEST_EVICT] = {"evict", HAS_NAME, 0},
     [REQUEST_FORCE] = {"force", 0, 0},
     [REQUEST_TABLE] = {"table", 0, 0},
+    [REQUEST_ROUTE] = {"route", 0, HAS_NAME},
 };
 
 const char *request_command(enum request_kind kind)

@@ -18,6 +18,7 @@
  *   store    first, count + descr.   (progress)            buffers first.. are in the descriptors' files
  *   remove   group, name                                   every version is removed
  *   stats                            counters
+ *   route    [name]                  routes                to the node (a name or an id), or to all
  *   events   [after, wait]           events                "last", and how many were "lost"
  *   bench    [group], bytes, count   puts                  the group's and the bench's description
  *   reload                                                 the configuration was read again
@@ -55,9 +56,10 @@ enum request_kind {
     REQUEST_LEAVE,
     REQUEST_EVICT,
     REQUEST_FORCE,
-    REQUEST_TABLE
+    REQUEST_TABLE,
+    REQUEST_ROUTE
 };
-#define REQUEST_KINDS (REQUEST_TABLE + 1)
+#define REQUEST_KINDS (REQUEST_ROUTE + 1)
 
 /* Zero or NULL is a key that was not given. */
 struct request {

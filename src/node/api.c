@@ -645,6 +645,59 @@ int covey_node_table(const struct covey_node *node, struct covey_table *table)
     return rc;
 }
 
+/* --- Routes --------------------------------------------------------------------------------------------- */
+
+struct route_request {
+    struct request request;
+    struct fail fail;
+    uint32_t node_id;
+    enum covey_memory memory;
+    struct covey_route route;
+};
+
+static bool is_known(const struct covey_node *node, uint32_t id)
+{
+    for (size_t i = 0; i < node->options->node_count; i++) {
+        if (node->options->nodes[i].id == id)
+            return true;
+    }
+    return id == node->options->self.id || peers_find(node->peers, id) != NULL;
+}
+
+static void run_route(struct covey_node *node, struct request *base)
+{
+    struct route_request *request = (struct route_request *)base;
+    struct covey_route *route = &request->route;
+    bool self = request->node_id == node->options->self.id;
+
+    if (!is_known(node, request->node_id)) {
+        fail_set(&request->fail, COVEY_NOT_FOUND, "no node has the id %u", request->node_id);
+        return;
+    }
+    snprintf(route->transport, sizeof(route->transport), "%s", self ? "none" : fabric_provider(node->fabric));
+    route->staged = !self && request->memory != COVEY_MEMORY_HOST;
+    if (route->staged)
+        snprintf(route->text, sizeof(route->text),
+                 "%s carries host memory: device memory passes through the staging region (staging.size, or "
+                 "covey_node_lend_staging)",
+                 route->transport);
+}
+
+int covey_route(struct covey_group *group, uint32_t node_id, enum covey_memory memory,
+                struct covey_route *route)
+{
+    struct route_request request = {.request.run = run_route, .node_id = node_id, .memory = memory};
+    const struct memory_ops *ops;
+    int rc;
+
+    if (memory_ops(memory, &ops, &request.fail) != 0) /* here, for it may have to start the driver */
+        return node_detail(&request.fail);
+    rc = submit(group->node, &request.request, &request.fail);
+    if (rc == 0)
+        *route = request.route;
+    return rc;
+}
+
 /* --- Counters
  * ----------------------------------------------------------------------------------------------- */
 

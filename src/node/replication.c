@@ -14,18 +14,20 @@
 
 /* Blocks in flight: enough to keep a link full, and no more, for what is in the way of a shared link cannot
  * be put in order again. A fast link wants what it carries in WINDOW_NS. */
-#define WINDOW_LEAST  4
-#define WINDOW_MOST   8
-#define WINDOW_NS     UINT64_C(1000000)
+#define WINDOW_LEAST   4
+#define WINDOW_MOST    8
+#define WINDOW_NS      UINT64_C(1000000)
 
 /* What a block may take where nothing stalls: this, and its bytes at 1 MB/s. */
-#define BLOCK_NS      UINT64_C(1000000)
+#define BLOCK_NS       UINT64_C(1000000)
 
 /* How long a step may hold up later ones. */
-#define OVERTAKE_NS   UINT64_C(50000000)
+#define OVERTAKE_NS    UINT64_C(50000000)
 
 /* Cost of a block that the wire does not hide, for schedule_choose(). */
-#define BLOCK_COST_NS 20000
+#define BLOCK_COST_NS  20000
+/* Of one that is staged: it is asked for and copied as well, and whoever relays it does so twice. */
+#define STAGED_COST_NS 120000
 
 struct replication *replication_find(const struct covey_node *node, uint64_t id)
 {
@@ -274,21 +276,6 @@ static void cancel_put(struct covey_op *op)
     replication_abort(op->subject, COVEY_CANCELLED, "cancelled by the caller");
 }
 
-int replication_choose(const struct covey_group *group, const struct object *object, uint32_t members,
-                       uint64_t fixed_block_bytes, struct schedule *schedule, uint64_t *block_bytes,
-                       struct fail *fail)
-{
-    const struct group_options *options = group->options;
-    struct schedule_cost cost = {.block_ns = BLOCK_COST_NS,
-                                 .bytes_per_second = group->node->link_bytes_per_second};
-
-    if (schedule_choose(object->bytes, members, &cost, options->schedule_auto ? NULL : &options->schedule,
-                        fixed_block_bytes, schedule, block_bytes) != 0)
-        return fail_set(fail, COVEY_TOO_LARGE, "object %s has %llu bytes, more than can be cut in blocks",
-                        object->name, (unsigned long long)object->bytes);
-    return 0;
-}
-
 static bool object_is_out_of_reach(const struct object *object)
 {
     for (size_t i = 0; i < object->count; i++) {
@@ -296,6 +283,21 @@ static bool object_is_out_of_reach(const struct object *object)
             return true;
     }
     return false;
+}
+
+int replication_choose(const struct covey_group *group, const struct object *object, uint32_t members,
+                       uint64_t fixed_block_bytes, struct schedule *schedule, uint64_t *block_bytes,
+                       struct fail *fail)
+{
+    const struct group_options *options = group->options;
+    struct schedule_cost cost = {.block_ns = object_is_out_of_reach(object) ? STAGED_COST_NS : BLOCK_COST_NS,
+                                 .bytes_per_second = group->node->link_bytes_per_second};
+
+    if (schedule_choose(object->bytes, members, &cost, options->schedule_auto ? NULL : &options->schedule,
+                        fixed_block_bytes, schedule, block_bytes) != 0)
+        return fail_set(fail, COVEY_TOO_LARGE, "object %s has %llu bytes, more than can be cut in blocks",
+                        object->name, (unsigned long long)object->bytes);
+    return 0;
 }
 
 /* Where the block size is ours to choose, it is one that passes through the staging region. */

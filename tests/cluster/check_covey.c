@@ -91,6 +91,7 @@ START_TEST(test_every_command_names_the_socket_when_no_daemon_runs)
     WITHOUT_DAEMON("put", "models", "name", file);
     WITHOUT_DAEMON("get", "models", "name", "-o", node_path(&node, "out"));
     WITHOUT_DAEMON("rm", "models", "name");
+    WITHOUT_DAEMON("route");
     WITHOUT_DAEMON("stats");
     WITHOUT_DAEMON("events", "--follow");
     WITHOUT_DAEMON("bench");
@@ -216,6 +217,9 @@ START_TEST(test_json_has_the_documented_keys)
     node_covey(&node, &result, "--json", "objects", "models", NULL);
     expect_document(&result, "schema:i objects:a group:s", "objects",
                     "name:s version:i bytes:i digest:x buffers:i state:s bytes_done:i pins:i since:t");
+    node_covey(&node, &result, "--json", "route", NULL);
+    expect_document(&result, "schema:i routes:a", "routes",
+                    "id:i name:s memory:s transport:sn staged:b text:s");
     node_covey(&node, &result, "--json", "stats", NULL);
     expect_document(&result, "schema:i stats:a", "stats", "name:s value:ir unit:s");
     node_covey(&node, &result, "--json", "table", NULL);

@@ -302,8 +302,8 @@ START_TEST(test_smallest_regions_carry_all_at_once)
 }
 END_TEST
 
-/* What is relayed leaves from the slot that it came to: nobody but the root reads its device, and every byte
- * crosses once. */
+/* The route is known beforehand, and what is relayed leaves from the slot that it came to: nobody but the
+ * root reads its device, and every byte crosses once. */
 START_TEST(test_relayed_blocks_cross_once)
 {
     enum { BYTES = 8 << 20 };
@@ -312,12 +312,20 @@ START_TEST(test_relayed_blocks_cross_once)
                                 {.places = {PLAIN}, .devices = {1}, .count = 1},
                                 {.places = {PLAIN}, .devices = {0}, .count = 1}};
     struct covey_buffer buffer;
+    struct covey_route route;
     struct nodes nodes;
 
     setup();
     buffer = buffer_new(PLAIN, 0, BYTES);
     buffer_fill(&buffer, 5);
     open_landing(&nodes, 4, "schedule = \"chain\"; block = \"256KiB\";", landers, 0);
+    ck_assert_int_eq(covey_route(nodes.group[0], 2, COVEY_MEMORY_HOST, &route), 0);
+    ck_assert(!route.staged);
+    ck_assert_int_eq(covey_route(nodes.group[0], 2, COVEY_MEMORY_CUDA, &route), 0);
+    ck_assert(route.staged);
+    ck_assert_str_eq(route.transport, "tcp");
+    ck_assert_ptr_nonnull(strstr(route.text, "staging.size"));
+    ck_assert_int_eq(covey_route(nodes.group[0], 77, COVEY_MEMORY_CUDA, &route), COVEY_NOT_FOUND);
     nodes_put(&nodes, 0, "x", &buffer, 1);
     expect_everywhere(&nodes, "x", 5);
     ck_assert_uint_eq(stat_of(&nodes, 0, "staging_loaded_bytes"), BYTES);

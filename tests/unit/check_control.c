@@ -397,6 +397,7 @@ static const struct good_request {
     {"{\"schema\":1,\"command\":\"evict\",\"name\":\"n2\"}", 0},
     {"{\"schema\":1,\"command\":\"force\"}", 0},
     {"{\"schema\":1,\"command\":\"table\"}", 0},
+    {"{\"schema\":1,\"command\":\"route\",\"name\":\"n2\"}", 0},
 };
 
 START_TEST(test_request_is_the_same_after_decoding_and_encoding)
