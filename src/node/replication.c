@@ -477,7 +477,7 @@ static void deliver(struct replication *replication)
 
 bool replication_is_apart(const struct replication *replication)
 {
-    return replication->purpose == OFFER_PULL || replication->purpose == OFFER_SYNC;
+    return replication->purpose == OFFER_PULL;
 }
 
 void replication_set_aside(struct replication *replication)

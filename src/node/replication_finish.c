@@ -214,7 +214,7 @@ static void pull(struct replication *replication)
     struct message message = {.type = MESSAGE_WANT,
                               .group = replication->group->index,
                               .session = replication->origin,
-                              .want = {.view = node->view.number, .purpose = OFFER_PULL}};
+                              .view = node->view.number};
     struct peer *peer = peers_find(node->peers, replication->party.ids[finish_source(replication->finish)]);
 
     if (peer != NULL)
@@ -344,7 +344,7 @@ int replication_take_want(struct covey_group *group, struct peer *peer, const st
     uint32_t ids[2] = {node->options->self.id, peer->id};
     struct schedule schedule = {.kind = SCHEDULE_SEQUENTIAL, .members = 2};
 
-    if (message->want.view < node->view.number)
+    if (message->view < node->view.number)
         return 0; /* it asks again */
     if (replication != NULL && replication->interrupted && replication->landed &&
         coordinator(replication) == peer->id) {

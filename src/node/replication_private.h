@@ -36,7 +36,7 @@ void replication_set_aside(struct replication *replication);
 void replication_abandon(struct replication *replication);
 /* An interrupted object will not be finished. */
 void replication_drop(struct replication *replication, int code, const char *text);
-/* It is not for the group's order: an object that everyone else has, or some of its blocks. */
+/* It is not for the group's order: a pull, which brings some of its blocks. */
 bool replication_is_apart(const struct replication *replication);
 
 /* replication_finish.c */

@@ -15,7 +15,7 @@
  *     HELD             16 first u32, 20 words u16, 22 0 u16, 24 words u64 each
  *     HAVE             16 view u64, 24 digest u64, 32 sealed u8, 33 asks u8, 34 last u8, 35 0, 36 first u32,
  *                      40 words u16, 42 0 u16, 44 words u64 each
- *     WANT             16 view u64, 24 purpose u8
+ *     WANT             16 view u64
  *     ASK              16 block u32
  *     CREDIT           as GRANT
  *     the others       nothing
@@ -359,15 +359,13 @@ static bool take_have(struct bytes_reader *in, struct message *message)
 
 static void put_want(const struct message *message, struct bytes_writer *out)
 {
-    bytes_put_u64(out, message->want.view);
-    bytes_put_u8(out, message->want.purpose);
+    bytes_put_u64(out, message->view);
 }
 
 static bool take_want(struct bytes_reader *in, struct message *message)
 {
-    message->want.view = bytes_take_u64(in);
-    message->want.purpose = bytes_take_u8(in);
-    return message->want.purpose == OFFER_PULL || message->want.purpose == OFFER_SYNC;
+    message->view = bytes_take_u64(in);
+    return true;
 }
 
 /* --- REFUSE, FAILED, CANCEL, FORGET

@@ -71,7 +71,7 @@ enum message_type {
     MESSAGE_HELD,      /* before a GRANT: blocks that are here already */
     MESSAGE_HAVE,      /* of the interrupted object `session`: the blocks that are here, page by page */
     MESSAGE_FORGET,    /* the object `session` is unknown, or cannot be finished: why */
-    MESSAGE_WANT,      /* bring me this object: OFFER answers, or FORGET */
+    MESSAGE_WANT,      /* bring me what I lack of the object `session`: OFFER answers, or FORGET */
     MESSAGE_COMMIT,    /* root of a session outside the order: everyone has everything */
     MESSAGE_ASK,       /* to who stages it: this block is ready to be sent */
     MESSAGE_CREDIT     /* its answer: write the block there. As GRANT, page.first is the block */
@@ -81,10 +81,9 @@ enum message_type {
 enum offer_purpose {
     OFFER_PUT,    /* a new object: 0 */
     OFFER_FINISH, /* an interrupted object, to everyone: the session that began it, as in HAVE */
-    OFFER_PULL,   /* some blocks of it, to the one who finishes it: likewise */
-    OFFER_SYNC    /* a version of the group, to members that came later: the version */
+    OFFER_PULL    /* some blocks of it, to the one who finishes it: likewise */
 };
-#define OFFER_PURPOSES 4
+#define OFFER_PURPOSES 3
 
 struct message_offer {
     uint64_t view;
@@ -145,12 +144,6 @@ struct message_have {
     struct message_blocks blocks;
 };
 
-/* `session` is the subject of the OFFER that shall come. */
-struct message_want {
-    uint64_t view;   /* the sender's */
-    uint8_t purpose; /* OFFER_PULL or OFFER_SYNC */
-};
-
 /* REFUSE, FAILED, CANCEL, FORGET: why. */
 struct message_reason {
     int32_t code;     /* negative, of error.h (an unknown one is accepted) */
@@ -177,9 +170,9 @@ struct message {
         struct message_grant grant;
         struct message_reason reason;
         uint64_t digest; /* SEAL */
+        uint64_t view;   /* WANT: the sender's */
         struct message_blocks held;
         struct message_have have;
-        struct message_want want;
         uint32_t block; /* ASK */
         struct message_table table;
     };
