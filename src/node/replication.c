@@ -699,8 +699,8 @@ void replication_stop_all(struct covey_node *node, int code, const char *text)
     struct replication *replication, *next;
 
     HASH_ITER (hh, node->replications_by_id, replication, next) {
-        if (replication->decided)
-            continue;
+        if (replication->decided && (!node->closing || group_is_calling(replication->group)))
+            continue; /* it is being delivered */
         replication->stopped = true;
         if (replication->feed != NULL)
             feed_stop(replication->feed);

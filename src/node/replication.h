@@ -158,7 +158,8 @@ void replication_abort(struct replication *replication, int code, const char *te
 void replication_commit(struct replication *replication, uint64_t position);
 
 /* The node is left out of the view, or closed: give up what can be given up, with that reason; once the links
- * are gone, end the rest, but for what has its place in the order. */
+ * are gone, end the rest, but for what has its place in the order: of that a node that is closed waits only
+ * for the application, which is being told of it. */
 void replication_abort_all(struct covey_node *node, int code, const char *text);
 void replication_stop_all(struct covey_node *node, int code, const char *text);
 
