@@ -351,11 +351,11 @@ int covey_put_files(struct covey_group *group, const char *name, const struct co
 
 /* Send a message of 0..COVEY_MESSAGE_MAX bytes to every member, this one included: all that stay deliver it,
  * in one order with what others send and put, and each sender's in the order of its calls; or none does. The
- * bytes are copied. The operation ends when every member has it and it is delivered here; its result's
- * version is the message's position. op may be NULL: then nobody hears if it was not sent (the group has no
- * quorum, this node was left out of the view). While a new view is made messages wait for it. Waits itself
- * while the members do not keep up; in a callback, or in a driven node, it returns COVEY_AGAIN instead.
- * COVEY_TOO_LARGE. */
+ * bytes, in host memory, are copied. The operation ends when every member has it and it is delivered here;
+ * its result's version is the message's position. op may be NULL: then nobody hears if it was not sent (the
+ * group has no quorum, this node was left out of the view). While a new view is made messages wait for it.
+ * Waits itself while the members do not keep up; in a callback, or in a driven node, it returns COVEY_AGAIN
+ * instead. COVEY_TOO_LARGE. */
 int covey_send(struct covey_group *group, const void *data, size_t bytes, struct covey_op **op);
 
 /* Remove every version of the object, in the same order at every member. */

@@ -244,8 +244,11 @@ static void wait_for_view(struct process *process, struct covey_group *group)
 static void wait_for_all(struct process *process)
 {
     for (size_t i = 1; i < process->nodes; i++) {
-        while (atomic_load(&process->shared->placed_ns[i]) == 0)
+        for (int waited = 0; atomic_load(&process->shared->placed_ns[i]) == 0; waited++) {
+            if (waited > WAIT_MS * 50)
+                die("wait", "a node does not get its object");
             usleep(20);
+        }
     }
 }
 
